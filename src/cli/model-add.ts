@@ -15,7 +15,7 @@ import { fetchModel } from '../inference/model-files/fetch-model.ts';
 import { pinModel, type PinnedModel } from '../inference/model-files/pin-model.ts';
 import { progressDisplay } from '../inference/model-files/progress.ts';
 import { parseSource } from '../config/model-source.ts';
-import { outputShape } from '../inference/output-parsers/shape.ts';
+import { ChatTemplate } from '../inference/engines/llama/chat-template.ts';
 import { CommandFailure } from './command-failure.ts';
 import type { Context } from './context.ts';
 import { exitCodes } from './failure.ts';
@@ -188,22 +188,28 @@ const windowMin = 1024;
 
 function promisesOf(header: GgufHeader) {
   const { chatTemplate } = header;
-  const nothing = { chat: false, tools: false, reasoning: false };
+  const nothing = { chat: false, tools: 'unknown', reasoning: false } as const;
   const purpose = purposeOf(header);
   if (purpose === 'embed') return { ...nothing, embeddings: true };
   if (purpose === 'rank') return { ...nothing, rerank: true };
   if (chatTemplate === undefined) return nothing;
-  const { thinking, rendersTools } = outputShape(chatTemplate);
-  return { chat: true, tools: rendersTools, reasoning: thinking.type !== 'none' };
+  const { thinking, tools } = new ChatTemplate(chatTemplate, { bos: '', eos: '' }).shape;
+  return { chat: true, tools, reasoning: thinking.type !== 'none' };
 }
 
 function wordsOf({ chat, tools, reasoning, ...measures }: ReturnType<typeof promisesOf>): string {
   if ('embeddings' in measures) return 'embeddings: /v1/embeddings';
   if ('rerank' in measures) return 'rerank: /v1/rerank';
   return chat
-    ? `chat, tools ${tools ? 'in its own format' : 'in a format that is described to it'}, schemas, ${reasoning ? 'reasoning' : 'no reasoning'}`
+    ? `chat, ${toolWords[tools]}, schemas, ${reasoning ? 'reasoning' : 'no reasoning'}`
     : 'text completions only: the file has no chat template';
 }
+
+const toolWords = {
+  own: 'tools in its own format',
+  described: 'tools in a format that is described to it',
+  unknown: 'no tools: how it writes calls is not known',
+};
 
 function entryOf(
   id: string,
@@ -236,7 +242,8 @@ function capabilitiesOf(header: GgufHeader): object | undefined {
   const unavailable = { supported: false };
   const purpose = purposeOf(header);
   if (purpose !== 'write') return purpose === 'embed' ? { embeddings: available } : { rerank: available };
-  const { chat, reasoning } = promisesOf(header);
+  const { chat, reasoning, tools } = promisesOf(header);
   if (!chat) return { chat_completions: unavailable, responses: unavailable, messages: unavailable };
-  return reasoning ? { reasoning: true } : undefined;
+  const differing = { ...(reasoning ? { reasoning: true } : {}), ...(tools === 'unknown' ? { tools: false } : {}) };
+  return Object.keys(differing).length === 0 ? undefined : differing;
 }

@@ -1,15 +1,12 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { Check } from 'typebox/schema';
+import { families, templateOf } from '../inference/output-parsers/templates.ts';
 import { ChatService, tools } from './chat-service.ts';
 
 /** Specification 4.2.2, tools, on embedded models that say a known text and on scripted ones. */
-const templateOf = (shown: string): string =>
-  `{# ${shown} #}{% if tools %}{{ tools | tojson }}{% endif %}{% for m in messages %}<|im_start|>{{ m.role }}
-{{ m.content }}{{ m.tool_calls | tojson if m.tool_calls }}<|im_end|>
-{% endfor %}{{ '<|im_start|>assistant\\n' }}`;
-const hermes = templateOf('<tool_call>\n{"name"');
-const llama3 = templateOf('{"name": function name, "parameters": }');
+const hermes = templateOf(families.hermes);
+const llama3 = templateOf(families.llama3);
 const call = [
   '<tool_call>',
   '\n{"name": "get_w',

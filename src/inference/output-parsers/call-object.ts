@@ -3,11 +3,12 @@ import { readString, readValue, readWholeString } from './json.ts';
 import { ignore, Malformed, type Reading, type Source } from './source.ts';
 
 /**
- * Reads a call written as one object, `{"name": "f", "arguments": {…}}`; Llama has `parameters`. The fields may come in any order; the
- * first of two equal names counts. An object that begins with another field is not a call.
+ * Reads a call written as one object, `{"name": "f", "arguments": {…}}`; others have `tool_name` and `parameters`. The fields may come in
+ * any order; the first of two equal names counts. An object that begins with another field is not a call. `isKeyed`: `{"f": {…}}`.
  */
-export function* readCallObject(source: Source, calls: Calls): Reading {
+export function* readCallObject(source: Source, calls: Calls, isKeyed = false): Reading {
   yield* source.expect('{');
+  if (isKeyed) return yield* readKeyed(source, calls);
   let name: string | undefined;
   let early: string | undefined;
   let isBegun = false;
@@ -19,7 +20,7 @@ export function* readCallObject(source: Source, calls: Calls): Reading {
     yield* source.expect(':');
     yield* source.blanks();
     let isWhole = true;
-    if (field === 'name' && name === undefined) name = yield* readWholeString(source);
+    if (nameFields.has(field) && name === undefined) name = yield* readWholeString(source);
     else if (!argumentFields.has(field) || early !== undefined || isBegun) yield* readValue(source, ignore);
     else if (name === undefined) {
       const collected: string[] = [];
@@ -44,14 +45,16 @@ export function* readCallObject(source: Source, calls: Calls): Reading {
   }
 }
 
-/** Reads the rest of a list of calls, after its bracket. */
-export function* readCallArray(source: Source, calls: Calls): Reading {
-  do {
-    yield* source.blanks();
-    yield* readCallObject(source, calls);
-    yield* source.blanks();
-  } while (yield* source.accept(','));
-  yield* source.expect(']');
+function* readKeyed(source: Source, calls: Calls): Reading {
+  yield* source.blanks();
+  calls.begin(yield* readWholeString(source));
+  yield* source.blanks();
+  yield* source.expect(':');
+  yield* source.blanks();
+  const isWhole = yield* readArguments(source, calls.arguments);
+  calls.finish();
+  yield* source.blanks();
+  if (isWhole) yield* source.expect('}');
 }
 
 /** Reads arguments. Some models write the object as a string that contains it. */
@@ -70,4 +73,5 @@ export function* readArguments(source: Source, pass: (text: string) => void): Re
 }
 
 const argumentFields: ReadonlySet<string> = new Set(['arguments', 'parameters']);
-const fields: ReadonlySet<string> = new Set(['name', 'id', 'type', ...argumentFields]);
+const nameFields: ReadonlySet<string> = new Set(['name', 'tool_name']);
+const fields: ReadonlySet<string> = new Set([...nameFields, 'id', 'tool_call_id', 'type', ...argumentFields]);

@@ -1,4 +1,4 @@
-import type { EventSink } from './parsed-event.ts';
+import type { EventSink, ParsedEvent } from './parsed-event.ts';
 import { blankRun, Malformed, type Marks, type Reading, type Source } from './source.ts';
 
 export interface CallRules {
@@ -27,8 +27,11 @@ export class Calls {
   #pending: string | undefined;
   #hasArguments = false;
   #finished = 0;
+  readonly #isTrial: boolean;
 
-  constructor(source: Source, sink: EventSink, rules: CallRules) {
+  /** `isTrial`: the text may still turn out to be no call after its end, so the source's record of it goes on. */
+  constructor(source: Source, sink: EventSink, rules: CallRules, isTrial = false) {
+    this.#isTrial = isTrial;
     this.#source = source;
     this.#sink = sink;
     this.#rules = rules;
@@ -84,13 +87,23 @@ export class Calls {
     if (!this.#hasArguments) this.#sink.arguments('{}');
     this.#finished++;
     if (this.#finished >= this.#rules.callsMax) throw new Enough();
-    this.#source.record();
+    if (!this.#isTrial) this.#source.record();
+  }
+
+  /** Takes over the calls of a trial, as many as are wanted. */
+  adopt(events: readonly ParsedEvent[]): void {
+    for (const event of events) {
+      if (event.type === 'tool-arguments') this.#sink.arguments(event.text);
+      if (event.type !== 'tool-call') continue;
+      if (this.#finished++ >= this.#rules.callsMax) throw new Enough();
+      this.#sink.call(event.name);
+    }
   }
 
   /** The text since `record` is a call, and can no longer be emitted as text. */
   #announce(): void {
     if (this.#pending === undefined) return;
-    this.#source.settle();
+    if (!this.#isTrial) this.#source.settle();
     this.#sink.call(this.#pending);
     this.#pending = undefined;
   }

@@ -13,19 +13,20 @@ const bodyEnds = new Marks([...bodyEnd, start, channel]);
 
 /** Harmony (gpt-oss): every message names its channel, and a call is a message to a function. */
 export const harmony: CallFormat = {
-  specials: [channel, message, start, constrain, ...bodyEnd],
-  hasShortIds: false,
-  spelling: {
-    open: '',
-    beforeName: `${channel}commentary to=functions.`,
-    name: 'bare',
-    beforeArguments: ` ${constrain}json${message}`,
-    // The mark after the arguments ends the generation.
-    afterArguments: '',
-    between: undefined,
-    close: '',
-    trigger: undefined,
-  },
+  open: '',
+  openCall: '',
+  beforeName: `${channel}commentary to=functions.`,
+  name: 'bare',
+  beforeArguments: ` ${constrain}json${message}`,
+  arguments: { type: 'json' },
+  // The mark after the arguments ends the generation.
+  afterArguments: '',
+  closeCall: '',
+  between: undefined,
+  close: '',
+  mark: '',
+  ids: 'any',
+  literals: [channel, message, start, constrain, ...bodyEnd],
   read: (source, sink, calls) => readHarmony(source, sink, calls, () => {}),
 };
 

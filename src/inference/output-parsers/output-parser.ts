@@ -1,12 +1,13 @@
 import { Calls, Enough, type CallRules } from './calls.ts';
 import { EventSink, type ParsedEvent } from './parsed-event.ts';
 import { readHarmony } from './harmony.ts';
-import type { OutputShape } from './shape.ts';
+import type { CallFormat } from './format.ts';
+import { readFormat } from './read-calls.ts';
 import { Marks, Source, type Reading } from './source.ts';
-import { readThought } from './thinking.ts';
+import { readThought, type Thinking } from './thinking.ts';
 
 export interface OutputParserOptions {
-  readonly shape: Pick<OutputShape, 'thinking' | 'calls'>;
+  readonly shape: { readonly thinking: Thinking; readonly calls: CallFormat };
   /** The prompt ends inside reasoning. */
   readonly startsInThought: boolean;
   /** `undefined`: no tools were offered, so nothing is a call. */
@@ -77,14 +78,18 @@ export class OutputParser {
     }
   }
 
-  *#read({ shape, startsInThought }: OutputParserOptions): Reading {
+  *#read({ shape, startsInThought, calls: rules }: OutputParserOptions): Reading {
     const enter = (phase: OutputPhase) => {
       this.#phase = phase;
     };
     const { thinking } = shape;
     if (thinking.type === 'channels') return yield* readHarmony(this.#source, this.#sink, this.#calls, enter);
-    if (thinking.type === 'marks') yield* readThought(this.#source, this.#sink, thinking.marks, startsInThought, enter);
-    if (this.#calls !== undefined) return yield* shape.calls.read(this.#source, this.#sink, this.#calls);
+    const calls = this.#calls;
+    if (thinking.type === 'marks') {
+      const possible = rules && calls && { format: shape.calls, rules, calls };
+      yield* readThought(this.#source, this.#sink, thinking.marks, startsInThought, possible, enter);
+    }
+    if (calls !== undefined) return yield* readFormat(shape.calls, this.#source, this.#sink, calls);
     yield* this.#source.until(noMarks, (text) => this.#sink.text(text));
   }
 }

@@ -1,45 +1,43 @@
-import { deepseek, deepseekFenced } from './deepseek.ts';
+import { derivedFormat, type Prober } from './derive.ts';
 import type { CallFormat } from './format.ts';
 import { harmony } from './harmony.ts';
-import { hermes, qwenXml } from './hermes.ts';
-import { llama3 } from './llama3.ts';
-import { mistral, mistralArray } from './mistral.ts';
-import { knownThinkMarks, type ThinkMarks } from './thinking.ts';
+import { hermes, namedFormats } from './named-formats.ts';
+import { thinkingOf, type FoundThinking } from './thinking.ts';
 
-/** How a model writes everything except plain text, as far as its chat template shows. */
-export interface OutputShape {
-  readonly thinking:
-    { readonly type: 'marks'; readonly marks: ThinkMarks } | { readonly type: 'channels' } | { readonly type: 'none' };
-  /** The template's format, or Hermes if the prompt must list the tools. */
+/** How a model writes everything except plain text, as its chat template prints it. */
+export interface OutputShape extends FoundThinking {
+  /**
+   * `own`: the template lists the tools. `described`: it knows no tools, so the prompt lists them, and shows how calls are written.
+   * `unknown`: it lists tools or cannot be rendered with them, and how the model calls them is not known.
+   */
+  readonly tools: 'own' | 'described' | 'unknown';
   readonly calls: CallFormat;
-  /** Whether the template itself lists the tools. If not, the prompt must, in Hermes' format. */
-  readonly rendersTools: boolean;
+  /** Whether the template prints the calls of earlier turns. */
+  readonly printsCalls: boolean;
 }
 
-/** Every format, and the literal in a template that reveals it. The first match counts. */
-export const callFormats = {
-  harmony: { format: harmony, shownBy: /<\|channel\|>/ },
-  'deepseek-fenced': { format: deepseekFenced, shownBy: /<｜tool▁calls▁begin｜>[^]*```json/ },
-  deepseek: { format: deepseek, shownBy: /<｜tool▁calls▁begin｜>/ },
-  mistral: { format: mistral, shownBy: /\[TOOL_CALLS\][^]*\[ARGS\]/ },
-  'mistral-array': { format: mistralArray, shownBy: /\[TOOL_CALLS\]/ },
-  'qwen-xml': { format: qwenXml, shownBy: /<tool_call>[^]*<function=/ },
-  // Other families write other things between the same marks. Quotes in the template's source may split what it prints.
-  hermes: { format: hermes, shownBy: /<tool_call>[^]{0,300}?\{[^]{0,40}?"name\\?"/ },
-  llama3: { format: llama3, shownBy: /\{"name": function name, "parameters": / },
-} as const satisfies Readonly<Record<string, { readonly format: CallFormat; readonly shownBy: RegExp }>>;
+/** `listsTools`: whether the template prints the tools that it is given; `undefined`: it cannot be rendered with them. */
+export function outputShape(source: string, render: Prober, listsTools: boolean | undefined): OutputShape {
+  const found = thinkingOf(source, render);
+  const { thinking } = found;
+  const unknown = { ...found, tools: 'unknown', calls: hermes, printsCalls: false } as const;
+  if (listsTools === undefined) return unknown;
+  const tools = listsTools ? 'own' : 'described';
+  if (listsTools && thinking.type === 'channels') return { ...found, tools, calls: harmony, printsCalls: true };
+  const derived = derivedFormat(render, thinking.type === 'marks' ? thinking.marks.end : undefined);
+  if (derived !== undefined) return { ...found, tools, calls: derived, printsCalls: true };
+  if (!listsTools) return { ...found, tools, calls: hermes, printsCalls: false };
+  // A template that prints calls in a form of its own does not mean another one that its words resemble.
+  const named = printsCall(render) ? undefined : namedFormats.find(({ shownBy }) => shownBy.test(source));
+  return named === undefined ? unknown : { ...found, tools, calls: named.format, printsCalls: false };
+}
 
-export function outputShape(template: string): OutputShape {
-  const found = Object.values(callFormats).find(({ shownBy }) => shownBy.test(template));
-  const rendersTools = found !== undefined && /\btools\b/.test(template);
-  const marks = knownThinkMarks.find(({ end }) => template.includes(end));
-  return {
-    thinking: callFormats.harmony.shownBy.test(template)
-      ? { type: 'channels' }
-      : marks === undefined
-        ? { type: 'none' }
-        : { type: 'marks', marks },
-    calls: rendersTools ? found.format : hermes,
-    rendersTools,
-  };
+function printsCall(render: Prober): boolean {
+  const call = { id: 'pr0be1d01', type: 'function', function: { name: 'probefirst', arguments: {} } };
+  const turns = [
+    { role: 'user', content: 'probeuser' },
+    { role: 'assistant', content: '', tool_calls: [call] },
+  ] as const;
+  const printed = render(turns, ['probenext', 'probenext']);
+  return printed?.includes('probefirst') === true;
 }

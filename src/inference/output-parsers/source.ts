@@ -134,11 +134,11 @@ export class Malformed extends Error {
  * end of the text can begin one.
  */
 export class Marks {
-  readonly #marks: readonly string[];
+  readonly literals: readonly string[];
   readonly #starts: RegExp;
 
   constructor(marks: readonly string[]) {
-    this.#marks = marks;
+    this.literals = marks;
     const starts = new Set(marks.map((mark) => mark.charAt(0)));
     const overlaps = (mark: string) => [...mark.slice(1)].some((character) => starts.has(character));
     const hides = (mark: string) => marks.some((other) => other !== mark && mark.startsWith(other));
@@ -152,10 +152,10 @@ export class Marks {
     this.#starts.lastIndex = from;
     for (let match = this.#starts.exec(text); match !== null; match = this.#starts.exec(text)) {
       const at = match.index;
-      const mark = this.#marks.find((candidate) => text.startsWith(candidate, at));
+      const mark = this.literals.find((candidate) => text.startsWith(candidate, at));
       if (mark !== undefined) return { at, mark };
       const rest = text.slice(at);
-      if (!ended && this.#marks.some((candidate) => candidate.startsWith(rest))) return { at };
+      if (!ended && this.literals.some((candidate) => candidate.startsWith(rest))) return { at };
     }
     return { at: text.length };
   }

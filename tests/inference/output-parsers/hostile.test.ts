@@ -1,14 +1,15 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import fc from 'fast-check';
-import { callFormats } from '../../../src/inference/output-parsers/shape.ts';
-import { joined, newReader, read, readEveryCut, shown, type FormatName, type ReadingOptions } from './reading.ts';
+import { literalsOf } from '../../../src/inference/output-parsers/format.ts';
+import { joined, newReader, read, readEveryCut, shown, type ReadingOptions } from './reading.ts';
+import { formatNames, formatOf } from './templates.ts';
 
-const formats = Object.keys(callFormats) as FormatName[];
+const formats = formatNames;
 
 /** Marks, halves of marks, and what stands between them: put together at random, some of it is a call. */
 const fragments = [
-  ...formats.flatMap((format) => callFormats[format].format.specials),
+  ...formats.flatMap((format) => literalsOf(formatOf(format))),
   ...['<think>', '</think>', '<tool_call', '</', '<', '[', '[TOOL_', '<｜tool', '<|', '|>'],
   ...[
     '{"name": "get_weather", "arguments": ',

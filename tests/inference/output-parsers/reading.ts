@@ -2,9 +2,7 @@ import assert from 'node:assert/strict';
 import type { CallRules, OfferedTool } from '../../../src/inference/output-parsers/calls.ts';
 import type { ParsedEvent } from '../../../src/inference/output-parsers/parsed-event.ts';
 import { OutputParser, type OutputParserOptions } from '../../../src/inference/output-parsers/output-parser.ts';
-import { callFormats } from '../../../src/inference/output-parsers/shape.ts';
-
-export type FormatName = keyof typeof callFormats;
+import { formatOf, type FormatName } from './templates.ts';
 
 export interface ReadingOptions {
   readonly format?: FormatName;
@@ -30,7 +28,7 @@ export function newReader(options: ReadingOptions = {}): OutputParser {
   return new OutputParser({
     shape: {
       thinking: options.thinking ?? (format === 'harmony' ? { type: 'channels' } : { type: 'none' }),
-      calls: callFormats[format].format,
+      calls: formatOf(format),
     },
     startsInThought,
     calls: tools && {

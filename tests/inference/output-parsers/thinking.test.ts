@@ -23,6 +23,13 @@ describe('reasoning between marks (§4.2.5(1))', () => {
     ['a second thought is text', '<think>a</think>b<think>c</think>', ['reasoning: a', 'text: b<think>c</think>']],
     ['a call inside is reasoning', `<think>${call}</think>Yes.`, [`reasoning: ${call}`, 'text: Yes.']],
     ['a call behind it', `<think>Hm.</think>\n\n${call}`, ['reasoning: Hm.', 'now {}']],
+    ['calls without an end', `<think>Hm.\n${call}\n${call}\n`, ['reasoning: Hm.\n', 'now {}', 'now {}']],
+    ['a call, and the end behind it', `<think>Hm.${call}</think>\n`, ['reasoning: Hm.', 'now {}']],
+    ['a thought about a call', `<think>So ${call} it is.</think>${call}`, [`reasoning: So ${call} it is.`, 'now {}']],
+    ['a thought about a call, then it', `<think>Hm.${call}</think>${call}`, [`reasoning: Hm.${call}`, 'now {}']],
+    ['a call that is cut', '<think>Hm.<tool_call>{"name": "now', ['reasoning: Hm.<tool_call>{"name": "now']],
+    ['a call of another function', '<think><tool_call>{"name": "rm"}', ['reasoning: <tool_call>{"name": "rm"}']],
+    ['one call of two', `<think>Hm.${call}${call}`, ['reasoning: Hm.', 'now {}'], { callsMax: 1 }],
     ['a start that is cut', '<thi', ['text: <thi']],
   ];
   for (const [what, text, gives, options] of cases) {

@@ -1,6 +1,7 @@
 import { continuesLast } from '../../../generation/request.ts';
 import type { Effort } from '../../../generation/request.ts';
 import { harmonyMarks } from '../../output-parsers/harmony.ts';
+import { literalsOf } from '../../output-parsers/format.ts';
 import type { OutputParserOptions } from '../../output-parsers/output-parser.ts';
 import { reasoningBudgetTokens } from '../reasoning-effort.ts';
 import type { OutputForm, ThoughtOptions } from './choice-output.ts';
@@ -47,7 +48,11 @@ export class AnswerPlanner {
     const ids = (text: string): readonly number[] => [...model.tokenize(text, true)];
     this.#textIds = { start: ids(start), end: ids(end + answer), answer: ids(answer), opening: ids(opening) };
     this.#callIds = { start: ids(start), end: ids(end + next), answer: ids(next), opening: [] };
-    this.#literals = this.#literalsOf([...(template?.shape.calls.specials ?? []), marks.start, marks.end]);
+    this.#literals = this.#literalsOf([
+      ...(template === undefined ? [] : literalsOf(template.shape.calls)),
+      marks.start,
+      marks.end,
+    ]);
   }
 
   /** Returns the tokens whose text a reader does not see, although llama.cpp's grammars do. */
@@ -159,9 +164,9 @@ export class AnswerPlanner {
   #literalsOf(literals: readonly string[]): ReadonlyMap<number, string> {
     const found = new Map<number, string>();
     for (const literal of literals) {
-      const [id, ...others] = this.#model.tokenize(literal, true);
-      if (id !== undefined && others.length === 0 && this.#model.tokenTraits(id).kind === 'control')
-        found.set(id, literal);
+      for (const id of this.#model.tokenize(literal, true)) {
+        if (this.#model.tokenTraits(id).kind === 'control') found.set(id, this.#model.tokenText(id));
+      }
     }
     return found;
   }

@@ -1,13 +1,13 @@
 import { Template } from '@huggingface/jinja';
 import { ApiError } from '../../../platform/errors.ts';
 import type { Effort, Message, Part, Tool, ToolCall } from '../../../generation/request.ts';
-import { hermes } from '../../output-parsers/hermes.ts';
+import { spelled } from '../../output-parsers/format.ts';
 import { outputShape, type OutputShape } from '../../output-parsers/shape.ts';
 import { endsInThought } from '../../output-parsers/thinking.ts';
 import { inlineSystemAsUser } from '../inline-system.ts';
 import { plainEffort } from '../reasoning-effort.ts';
 import { Marks, refusal, unusedDigits, type Piece } from './client-text-marks.ts';
-import { injectTools, writtenCall, writtenResult } from './injected-tools.ts';
+import { injectTools, writtenResult } from './injected-tools.ts';
 
 /**
  * A model's chat template, rendered so that client text stays distinguishable from the template's (reliability §3.4).
@@ -25,11 +25,7 @@ export class ChatTemplate {
   readonly #template: Template;
   readonly #tokens: { readonly bos: string; readonly eos: string };
   readonly #digitsAt: number;
-  /** Whether the template renders calls of earlier turns; otherwise they are written into the text in Hermes format. */
-  readonly #showsCalls: boolean;
   readonly #takesSystem: boolean;
-  /** Mistral's templates require ids of nine letters and digits. */
-  readonly #hasShortIds: boolean;
   /** How the model writes reasoning and calls. */
   readonly shape: OutputShape;
   /** Whether the template adds a default system text that `defaultSystem: 'none'` removes. */
@@ -45,11 +41,11 @@ export class ChatTemplate {
     this.#template = new Template(source);
     this.#tokens = tokens;
     this.#digitsAt = unusedDigits(source + tokens.bos + tokens.eos);
-    const shape = outputShape(source);
     this.#takesSystem = this.#shows((marks) => [{ role: 'system', content: marks.probe() }, probeTurn]);
-    this.shape = shape.rendersTools && !this.#rendersTools() ? { ...shape, rendersTools: false, calls: hermes } : shape;
-    this.#hasShortIds = this.shape.calls.hasShortIds;
-    this.#showsCalls = this.shape.rendersTools && source.includes('tool_calls');
+    const shape = outputShape(source, (turns, names) => this.#probe(turns, names), this.#listsTools());
+    // Before the next line, calls are printed as they are, so this asks whether the client's stay told from the template's words.
+    this.shape = shape;
+    this.shape = shape.printsCalls && !this.#keepsCalls() ? { ...shape, printsCalls: false } : shape;
     this.removesDefaultSystem = defaultSystem === 'none' && this.#addsSystem();
   }
 
@@ -86,8 +82,15 @@ export class ChatTemplate {
     const marks = new Marks(this.#digitsAt);
     const calls: Calls = { names: new Map(), ids: new Map(), valuesLeft: valuesMax };
     const tools = options.tools ?? [];
-    const isInjected = tools.length > 0 && !this.shape.rendersTools;
-    const reported = isInjected ? injectTools(messages, tools, this.#takesSystem) : messages;
+    if (tools.length > 0 && this.shape.tools === 'unknown') {
+      throw new ApiError(
+        'unsupported_feature',
+        'This model cannot call functions: how it would write calls is not known.',
+        { param: 'tools' },
+      );
+    }
+    const isInjected = tools.length > 0 && this.shape.tools === 'described';
+    const reported = isInjected ? injectTools(messages, tools, this.shape.calls, this.#takesSystem) : messages;
     const turns = this.#turns(reported, calls, marks);
     if (tools.length > 0 && !isInjected) return marks.pieces(this.#withTools(turns, tools, options, marks));
     return marks.pieces(
@@ -195,18 +198,49 @@ export class ChatTemplate {
     }
   }
 
-  #rendersTools(): boolean {
-    return this.#shows(
-      () => [probeTurn],
-      (marks) => [functionOf(marks.probe(), 'It is never called.', { type: 'object', properties: {} })],
-    );
+  #probe(turns: readonly Turn[], names: readonly string[]): string | undefined {
+    const properties = { akey: { type: 'string', description: '' }, bkey: { type: 'string', description: '' } };
+    const tools = names.map((name) => functionOf(name, 'It is never called.', { type: 'object', properties }));
+    try {
+      return this.#run(turns, false, { effort: 'medium' }, tools);
+    } catch {
+      return undefined;
+    }
+  }
+
+  /** `undefined`: the template cannot be rendered with tools. */
+  #listsTools(): boolean | undefined {
+    const marks = new Marks(this.#digitsAt);
+    const tools = [functionOf(marks.probe(), 'It is never called.', { type: 'object', properties: {} })];
+    try {
+      return marks.pieces(this.#run([probeTurn], true, { effort: 'none' }, tools)).some((piece) => piece.client);
+    } catch {
+      return this.#probe([probeTurn], ['probefirst']) === undefined ? undefined : false;
+    }
+  }
+
+  /** Whether earlier calls come out of the template as they went in. */
+  #keepsCalls(): boolean {
+    const call = { id: 'call_1', name: 'probe', arguments: '{"a":"b"}' };
+    const called: Message = { role: 'assistant', content: [], reasoning: [], toolCalls: [call] };
+    try {
+      const marks = new Marks(this.#digitsAt);
+      const calls: Calls = { names: new Map(), ids: new Map(), valuesLeft: valuesMax };
+      const turns = this.#turns([{ role: 'user', content: [{ type: 'text', text: 'Hello' }] }, called], calls, marks);
+      const properties = { a: { type: 'string', description: '' } };
+      const tools = [functionOf(call.name, 'It is never called.', { type: 'object', properties })];
+      const rendered = this.#run(turns, false, { effort: 'none' }, this.shape.tools === 'own' ? tools : undefined);
+      return marks.pieces(rendered).some(({ client, text }) => client && text === 'b');
+    } catch {
+      return false;
+    }
   }
 
   #turns(messages: readonly Message[], calls: Calls, marks: Marks): readonly Turn[] {
     const turns: Turn[] = [];
     let results: string[] = [];
     for (const [index, message] of messages.entries()) {
-      if (message.role !== 'tool' || this.#showsCalls) {
+      if (message.role !== 'tool' || this.shape.printsCalls) {
         turns.push(this.#turn(message, calls, marks));
         continue;
       }
@@ -240,15 +274,18 @@ export class ChatTemplate {
 
   #assistantTurn(message: Extract<Message, { role: 'assistant' }>, content: string, calls: Calls, marks: Marks): Turn {
     const reasoning = message.reasoning.map((part) => part.text).join('\n');
-    const thought = reasoning === '' ? {} : { reasoning_content: marks.mark(reasoning, 'optional') };
+    const thought = reasoning === '' ? {} : { [this.shape.reasoningField]: marks.mark(reasoning, 'optional') };
     if (message.toolCalls.length === 0)
       return { role: 'assistant', content: marks.mark(content, 'required'), ...thought };
-    if (!this.#showsCalls) {
-      // A model without a call format of its own sees earlier calls in the format that its prompt describes.
-      const written = message.toolCalls.map((call) => writtenCall(call.name, argumentsOf(call, calls)));
+    if (!this.shape.printsCalls) {
+      // A model whose template prints no calls sees earlier ones as it writes them, or as its prompt describes.
+      const written = spelled(
+        this.shape.calls,
+        message.toolCalls.map((call) => ({ id: call.id, name: call.name, arguments: argumentsOf(call, calls) })),
+      );
       return {
         role: 'assistant',
-        content: marks.mark([content, ...written].filter(Boolean).join('\n'), 'required'),
+        content: marks.mark([content, written].filter(Boolean).join('\n'), 'required'),
         ...thought,
       };
     }
@@ -266,10 +303,12 @@ export class ChatTemplate {
   }
 
   #idOf(id: string, calls: Calls, marks: Marks): string {
-    if (!this.#hasShortIds) return marks.mark(id, 'optional');
-    const known = calls.ids.get(id) ?? String(calls.ids.size + 1).padStart(9, '0');
+    const kind = this.shape.calls.ids;
+    if (kind === 'any') return marks.mark(id, 'optional');
+    const known = calls.ids.get(id) ?? calls.ids.size;
     calls.ids.set(id, known);
-    return known;
+    if (kind === 'nine') return String(known + 1).padStart(9, '0');
+    return `functions.${marks.mark(calls.names.get(id) ?? '', 'optional')}:${known}`;
   }
 }
 
@@ -363,8 +402,8 @@ function textOf(content: readonly Part[]): string {
 interface Calls {
   /** Names of the functions called so far, by call id. */
   readonly names: Map<string, string>;
-  /** Short ids that replace long ones. */
-  readonly ids: Map<string, string>;
+  /** Numbers of calls by id, for templates that take ids of one form only. */
+  readonly ids: Map<string, number>;
   /** How many more values inside arguments the template may get as objects. */
   valuesLeft: number;
 }

@@ -1,15 +1,17 @@
 import type { Message, Tool } from '../../../generation/request.ts';
+import { spacedJson, spelled, type CallFormat } from '../../output-parsers/format.ts';
 
 /**
  * Describes tools to a model whose template has no tools, in the words of the Hermes and Qwen templates, which models trained on any tools
- * have seen. Everything here is conversation text, as inert as the client's.
+ * have seen, and in the form of calls that its template prints, if it prints any. Everything here is conversation text, as inert as the client's.
  */
 export function injectTools(
   messages: readonly Message[],
   tools: readonly Tool[],
+  format: CallFormat,
   takesSystem: boolean,
 ): readonly Message[] {
-  const instructions = instructionsFor(tools);
+  const instructions = instructionsFor(tools, format);
   const [first, ...rest] = messages;
   // Parts are joined by a line break, so one more makes an empty line between them.
   if (first?.role === 'system')
@@ -19,19 +21,13 @@ export function injectTools(
   return [{ role: takesSystem ? 'system' : 'user', content: [{ type: 'text', text: instructions }] }, ...messages];
 }
 
-/** Writes a call of an earlier turn; arguments are an object, or text that is not one. */
-export function writtenCall(name: string, args: unknown): string {
-  const written = typeof args === 'string' ? args : pythonJson(args);
-  return `<tool_call>\n{"name": ${JSON.stringify(name)}, "arguments": ${written}}\n</tool_call>`;
-}
-
 export function writtenResult(text: string): string {
   return `<tool_response>\n${text}\n</tool_response>`;
 }
 
-function instructionsFor(tools: readonly Tool[]): string {
+function instructionsFor(tools: readonly Tool[], format: CallFormat): string {
   const lines = tools.map(({ name, description, parameters }) =>
-    pythonJson({ type: 'function', function: { name, description, parameters: parameters ?? noParameters } }),
+    spacedJson({ type: 'function', function: { name, description, parameters: parameters ?? noParameters } }),
   );
   return `# Tools
 
@@ -42,18 +38,13 @@ You are provided with function signatures within <tools></tools> XML tags:
 ${lines.join('\n')}
 </tools>
 
-For each function call, return a json object with function name and arguments within <tool_call></tool_call> XML tags:
-<tool_call>
-{"name": <function-name>, "arguments": <args-json-object>}
-</tool_call>`;
+For each function call, return ${format.mark === '<tool_call>' && format.name === 'json' ? 'a json object with function name and arguments within <tool_call></tool_call> XML tags' : 'this'}:
+${exampleOf(format)}`;
+}
+
+function exampleOf(format: CallFormat): string {
+  const args = format.arguments.type === 'json' ? '<args-json-object>' : { 'args-name': '<args-value>' };
+  return spelled({ ...format, name: 'bare' }, [{ id: 'id', name: '<function-name>', arguments: args }]).trim();
 }
 
 const noParameters = { type: 'object', properties: {} };
-
-/** Writes JSON with Python's spacing, which models were trained on. */
-function pythonJson(value: unknown): string {
-  if (typeof value !== 'object' || value === null) return JSON.stringify(value);
-  if (Array.isArray(value)) return `[${value.map(pythonJson).join(', ')}]`;
-  const fields = Object.entries(value).filter(([, field]) => field !== undefined);
-  return `{${fields.map(([name, field]) => `${JSON.stringify(name)}: ${pythonJson(field)}`).join(', ')}}`;
-}

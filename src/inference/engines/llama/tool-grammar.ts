@@ -1,13 +1,13 @@
-import { codePoints, complement, onePoint } from '../../constraints/code-points.ts';
 import {
   alternatives,
   checkGrammarSize,
   composeGrammar,
   emptyText,
   literal,
+  optional,
   printGbnf,
   repetition,
-  rule,
+  characters,
   sequence,
   type Expression,
   type Grammar,
@@ -16,7 +16,8 @@ import { jsonSchemaGrammar } from '../../constraints/json-schema.ts';
 import { jsonObjectGrammar } from '../../constraints/json-text.ts';
 import { ApiError } from '../../../platform/errors.ts';
 import type { EngineRequest, Tool } from '../../../generation/request.ts';
-import type { CallFormat, CallSpelling } from '../../output-parsers/format.ts';
+import { idSlot, type CallFormat } from '../../output-parsers/format.ts';
+import { textUntil, writtenArguments } from './argument-grammar.ts';
 import { offeredTools } from './prompt.ts';
 
 export type ToolsRequest = Pick<EngineRequest, 'tools' | 'toolChoice' | 'parallelToolCalls'>;
@@ -38,23 +39,24 @@ export function callsMaxOf({ toolChoice, parallelToolCalls }: ToolsRequest): num
  * nothing where text is free. `undefined`: there is nothing to enforce, because no tools are offered, or because the format has no mark
  * that distinguishes a call from text.
  */
-export function* toolGrammar(request: ToolsRequest, { spelling }: CallFormat): Generator<void, string | undefined> {
+export function* toolGrammar(request: ToolsRequest, format: CallFormat): Generator<void, string | undefined> {
   const { toolChoice: choice } = request;
   const isForced = forcesCalls(request);
-  const { trigger } = spelling;
-  if (!isForced && trigger === undefined) return undefined;
+  if (!isForced && format.mark === '') return undefined;
   const tools: OfferedTool[] = [];
   for (const tool of offeredTools(request)) {
     if (choice.type === 'function' && tool.name !== choice.name) continue;
-    tools.push({ name: tool.name, parameters: parametersOf(tool, request.tools.indexOf(tool), isForced) });
+    const offered = offeredTool(tool, request.tools.indexOf(tool), format, isForced);
+    if (offered === undefined) return undefined;
+    tools.push(offered);
     yield;
   }
   if (tools.length === 0) return undefined;
   const many = callsMaxOf(request) > 1;
   const grammar = composeGrammar((embed) => {
-    const embedded = tools.map(({ name, parameters }) => ({ name, parameters: embed(parameters) }));
-    if (isForced || trigger === undefined) return callsOf(embedded, spelling, many, '');
-    return embed(textUntil(trigger, callsOf(embedded, spelling, many, trigger)));
+    const embedded = tools.map((tool) => ({ ...tool, parameters: embed(tool.parameters) }));
+    if (isForced) return callsOf(embedded, format, many, '');
+    return embed(textUntil(format.mark, callsOf(embedded, format, many, format.mark), true));
   });
   try {
     checkGrammarSize(grammar, 'tools');
@@ -65,9 +67,27 @@ export function* toolGrammar(request: ToolsRequest, { spelling }: CallFormat): G
   return printGbnf(grammar);
 }
 
-interface OfferedTool {
+interface OfferedTool<Parameters = Grammar> {
   readonly name: string;
-  readonly parameters: Grammar;
+  readonly parameters: Parameters;
+  /** The whole call is a JSON object, although the format writes arguments otherwise: parsers read that in every format. */
+  readonly isJson: boolean;
+}
+
+/** `undefined`: nothing can be enforced, and need not be. */
+function offeredTool(tool: Tool, index: number, format: CallFormat, isForced: boolean): OfferedTool | undefined {
+  const { name } = tool;
+  const form = format.arguments;
+  if (form.type === 'json') return { name, parameters: parametersOf(tool, index, isForced), isJson: false };
+  const schema = hasParameters(tool.parameters) ? (tool.parameters as Readonly<Record<string, unknown>>) : {};
+  let parameters: Grammar | undefined;
+  try {
+    parameters = writtenArguments(schema, form, `tools[${index}].function.parameters`, isForced);
+  } catch (error) {
+    if (isForced || !(error instanceof ApiError)) throw error;
+  }
+  if (parameters !== undefined) return { name, parameters, isJson: false };
+  return isForced ? { name, parameters: parametersOf(tool, index, isForced), isJson: true } : undefined;
 }
 
 /** Returns the grammar of a tool's arguments. Unenforceable schemas are refused when calls are forced; otherwise any object is accepted. */
@@ -88,53 +108,48 @@ function hasParameters(schema: unknown): boolean {
 
 /** Returns the grammar of an answer's calls; `begun` is the part of them already written. */
 function callsOf(
-  tools: readonly { readonly name: string; readonly parameters: Expression }[],
-  { open, close, beforeName, name, beforeArguments, afterArguments, between }: CallSpelling,
+  tools: readonly OfferedTool<Expression>[],
+  format: CallFormat,
   many: boolean,
   begun: string,
 ): Expression {
-  const call = (before: string) =>
+  const { open, openCall, closeCall, between, close, mark } = format;
+  const opensGroup = open.trim() !== '';
+  const call = (before: string, beforeObject: string, skipped: string) =>
     alternatives(
-      ...tools.map((tool) => {
-        const written = name === 'json' ? JSON.stringify(tool.name) : tool.name;
-        const head = literal(before + written + beforeArguments);
-        return sequence(head, tool.parameters, literal(afterArguments));
+      ...tools.map(({ name, parameters, isJson }) => {
+        const [head, tail] = isJson
+          ? [`${beforeObject}{"name": ${JSON.stringify(name)}, "arguments": `, `}${closeCall}`]
+          : [
+              before +
+                openCall +
+                format.beforeName +
+                (format.name === 'json' ? JSON.stringify(name) : name) +
+                format.beforeArguments,
+              format.afterArguments + closeCall,
+            ];
+        return sequence(...withIds(head.slice(skipped.length)), parameters, ...endOf(tail));
       }),
     );
-  const more = many && between !== undefined ? repetition(call(between + beforeName), 0, undefined) : emptyText;
-  return sequence(call((open + beforeName).slice(begun.length)), more, literal(close));
+  const next = between === undefined ? undefined : call(between, opensGroup ? between : between + mark, '');
+  const more = many && next !== undefined ? repetition(next, 0, undefined) : emptyText;
+  return sequence(call(open, opensGroup ? open : mark, begun), more, literal(close));
 }
 
-/**
- * Returns a grammar for text that may end anywhere, except that `rest` follows a mark in it: one rule for each length of the mark's
- * beginning at the end of the text so far, like the states of a string search.
- */
-function textUntil(mark: string, rest: Expression): Grammar {
-  const points = [...mark];
-  const state = (matched: number) => (matched === 0 ? 'root' : `mark-${matched}`);
-  const rules = new Map<string, Expression>();
-  for (let matched = 0; matched < points.length; matched++) {
-    const edges = [...new Set(points)].flatMap((point) => {
-      const next = longestBeginning(points, [...points.slice(0, matched), point]);
-      return next === 0 ? [] : [{ point, next }];
-    });
-    const astray = complement(codePoints(edges.map(({ point }) => onePoint(point))));
-    rules.set(
-      state(matched),
-      alternatives(
-        sequence({ kind: 'characters', set: astray }, rule('root')),
-        ...edges.map(({ point, next }) => sequence(literal(point), next === points.length ? rest : rule(state(next)))),
-        emptyText,
-      ),
+/** What follows the arguments. An id there is for the results of earlier calls: a model may leave it out. */
+function endOf(text: string): readonly Expression[] {
+  const end = text.indexOf('}', text.lastIndexOf(idSlot));
+  if (!text.includes(idSlot) || end < 0) return withIds(text);
+  return [optional(sequence(...withIds(text.slice(0, end)))), literal(text.slice(end))];
+}
+
+/** Ids are free where the format has them. */
+const withIds = (text: string): readonly Expression[] =>
+  text
+    .split(idSlot)
+    .flatMap((part, index) =>
+      index === 0 ? [literal(part)] : [repetition(idCharacter, 1, idCharactersMax), literal(part)],
     );
-  }
-  return { root: 'root', rules };
-}
 
-/** Returns how much of the mark's beginning is at the end of a text. */
-function longestBeginning(mark: readonly string[], text: readonly string[]): number {
-  for (let length = Math.min(mark.length, text.length); length > 0; length--) {
-    if (mark.slice(0, length).join('') === text.slice(text.length - length).join('')) return length;
-  }
-  return 0;
-}
+const idCharacter = characters('a-z', 'A-Z', '0-9', '_', '-');
+const idCharactersMax = 40;

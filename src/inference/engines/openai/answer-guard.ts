@@ -2,7 +2,7 @@ import { Acceptor } from '../../constraints/acceptor.ts';
 import { anyJsonGrammar } from '../../constraints/json-text.ts';
 import { compileProgram, type Program } from '../../constraints/program.ts';
 import type { EngineRequest } from '../../../generation/request.ts';
-import { hermes } from '../../output-parsers/hermes.ts';
+import { hermes } from '../../output-parsers/named-formats.ts';
 import { OutputParser } from '../../output-parsers/output-parser.ts';
 import type { Flavor } from './flavors/flavor.ts';
 

@@ -4,8 +4,9 @@ import { getLlama, LlamaLogLevel } from 'node-llama-cpp';
 import { toolGrammar, type ToolsRequest } from '../../../../src/inference/engines/llama/tool-grammar.ts';
 import { ApiError } from '../../../../src/platform/errors.ts';
 import type { Tool } from '../../../../src/generation/request.ts';
-import { callFormats } from '../../../../src/inference/output-parsers/shape.ts';
-import { read, shown, type FormatName } from '../../output-parsers/reading.ts';
+import { spelled as spelledCalls } from '../../../../src/inference/output-parsers/format.ts';
+import { read, shown } from '../../output-parsers/reading.ts';
+import { formatNames as formats, formatOf, type FormatName } from '../../output-parsers/templates.ts';
 
 /** llama.cpp is the judge: it reads the grammar and says whether a whole text matches. */
 const llama = await getLlama({ gpu: false, build: 'never', progressLogs: false, logLevel: LlamaLogLevel.disabled });
@@ -25,10 +26,9 @@ const now: Tool = { type: 'function', name: 'now', description: undefined, param
 const auto = { tools: [weather, now], toolChoice: { type: 'auto' }, parallelToolCalls: true } as const;
 const required = { ...auto, toolChoice: { type: 'required' } } as const;
 const named = { ...auto, toolChoice: { type: 'function', name: 'now' } } as const;
-const formats = Object.keys(callFormats) as FormatName[];
 
 function gbnfOf(request: ToolsRequest, format: FormatName): string | undefined {
-  const work = toolGrammar(request, callFormats[format].format);
+  const work = toolGrammar(request, formatOf(format));
   for (;;) {
     const { done, value } = work.next();
     if (done === true) return value;
@@ -44,23 +44,24 @@ async function judgeOf(request: ToolsRequest, format: FormatName): Promise<(text
 
 /** Calls as the format spells them. */
 function spelled(format: FormatName, calls: readonly (readonly [name: string, args: string])[]): string {
-  const { open, close, between = '', ...call } = callFormats[format].format.spelling;
-  const written = calls.map(
-    ([name, args]) =>
-      call.beforeName +
-      (call.name === 'json' ? JSON.stringify(name) : name) +
-      call.beforeArguments +
-      args +
-      call.afterArguments,
-  );
-  return open + written.join(between) + close;
+  const written = calls.map(([name, args], index) => ({ id: `${index}`, name, arguments: parsed(args) }));
+  return spelledCalls(formatOf(format), written);
+}
+
+/** The arguments, or what is no JSON as it is. */
+function parsed(args: string): unknown {
+  try {
+    return JSON.parse(args) as unknown;
+  } catch {
+    return args;
+  }
 }
 const paris = ['get_weather', '{"city": "Paris"}'] as const;
 const tools = { get_weather: weather.parameters, now: { type: 'object' } };
 
 for (const format of formats) {
   describe(`forced calls in the format ${format}`, () => {
-    const hasMany = callFormats[format].format.spelling.between !== undefined;
+    const hasMany = formatOf(format).between !== undefined;
 
     test('are what the reader reads, and nothing else', async () => {
       const accepts = await judgeOf(required, format);
@@ -72,9 +73,12 @@ for (const format of formats) {
           calls.map(([name, args]) => `${name} ${args}`),
         );
       }
+      const { arguments: form } = formatOf(format);
+      const isUntyped = form.type === 'tagged' && form.beforeText === form.beforeOther;
       for (const [name, args] of [
         ['get_weather', '{}'],
-        ['get_weather', '{"city": 3}'],
+        // Where nothing says what is text, a number is one.
+        ['get_weather', isUntyped ? '{"town": 3}' : '{"city": 3}'],
         ['get_weather', '{"city": "Paris", "unit": "k"}'],
         ['get_weather', '{"town": "Paris"}'],
         ['get_weather', '{"city": "Paris"'],
@@ -111,17 +115,20 @@ for (const format of formats) {
 }
 
 describe('calls that the model begins by itself', () => {
-  const marked = formats.filter((format) => callFormats[format].format.spelling.trigger !== undefined);
+  const marked = formats.filter((format) => formatOf(format).mark !== '');
 
   test('are held to the tools where a mark tells them from text', () => {
-    assert.deepEqual(marked, ['deepseek-fenced', 'deepseek', 'mistral', 'mistral-array', 'hermes']);
+    assert.deepEqual(
+      formats.filter((format) => !marked.includes(format)),
+      ['llama3', 'harmony'],
+    );
     for (const format of formats) assert.equal(gbnfOf(auto, format) !== undefined, marked.includes(format));
   });
 
   for (const format of marked) {
     test(`text is free and calls are not, in the format ${format}`, async () => {
       const accepts = await judgeOf(auto, format);
-      const { trigger = '' } = callFormats[format].format.spelling;
+      const trigger = formatOf(format).mark;
       const call = spelled(format, [paris]);
       const halves = Array.from({ length: trigger.length - 1 }, (_, length) => trigger.slice(0, length));
       for (const text of [
@@ -136,10 +143,10 @@ describe('calls that the model begins by itself', () => {
         assert.ok(accepts(text + call), text);
         assert.ok(!accepts(text + trigger), text);
         assert.ok(!accepts(text + spelled(format, [['rm', '{}']])), text);
-        assert.ok(!accepts(text + spelled(format, [['get_weather', '{"city": 3}']])), text);
+        assert.ok(!accepts(text + spelled(format, [['get_weather', '{"town": 3}']])), text);
         assert.ok(!accepts(`${text}${call} And so on.`), text);
       }
-      assert.ok(accepts(spelled(format, [paris, ['now', '{}'], paris])));
+      if (formatOf(format).between !== undefined) assert.ok(accepts(spelled(format, [paris, ['now', '{}'], paris])));
     });
   }
 

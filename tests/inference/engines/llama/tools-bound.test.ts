@@ -5,13 +5,14 @@ import { ChatTemplate } from '../../../../src/inference/engines/llama/chat-templ
 import { PromptTokenizer } from '../../../../src/inference/engines/llama/prompt.ts';
 import type { Message, Tool } from '../../../../src/generation/request.ts';
 import { promptTokenBound } from '../../../../src/inference/pipeline/fit.ts';
+import { families } from '../../output-parsers/templates.ts';
 import { tinyModel, user } from './support.ts';
 
 const tail = "{{ '<|im_start|>assistant\n' }}";
 const templates: Readonly<Record<string, string>> = {
   'one that knows no tools': `{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}${tail}`,
-  'one that prints JSON': `{{ tools | tojson if tools }}<tool_call>{"name"{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content | tojson }}{{ m.tool_calls | tojson if m.tool_calls }}<|im_end|>\n{% endfor %}${tail}`,
-  'one that indents': `{{ tools | tojson(indent=4) if tools }}<tool_call>{"name"{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}{{ m.tool_calls | tojson if m.tool_calls }}<|im_end|>\n{% endfor %}${tail}`,
+  'one that prints JSON': `{{ tools | tojson if tools }}{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content | tojson }}{% if m.tool_calls %}${families.hermes.calls}{% endif %}<|im_end|>\n{% endfor %}${tail}`,
+  'one that indents': `{{ tools | tojson(indent=4) if tools }}{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}{% if m.tool_calls %}${families.hermes.calls}{% endif %}<|im_end|>\n{% endfor %}${tail}`,
 };
 
 test('the bound of a prompt’s tokens holds with tools, calls and results, whatever the template writes', async (context) => {

@@ -5,6 +5,7 @@ import { Fold } from '../../../../src/generation/fold.ts';
 import type { EngineRequest, Message, Tool } from '../../../../src/generation/request.ts';
 import type { TinyGgufOptions } from '../../../support/tiny-gguf.ts';
 import { assistant, chat, collect, never, says, startEngine, tinyModel, user, type Answer } from './support.ts';
+import { families, templateOf } from '../../output-parsers/templates.ts';
 import { pull } from '../pull.ts';
 
 const weather: Tool = {
@@ -15,12 +16,6 @@ const weather: Tool = {
 };
 const now: Tool = { type: 'function', name: 'now', description: undefined, parameters: undefined };
 const tools = [weather, now];
-
-/** ChatML that prints its tools and shows, in a comment, how calls are written. */
-const templateOf = (shown: string): string =>
-  `{# ${shown} #}{% if tools %}{{ tools | tojson }}{% endif %}{% for m in messages %}<|im_start|>{{ m.role }}
-{{ m.content }}{{ m.tool_calls | tojson if m.tool_calls }}<|im_end|>
-{% endfor %}{{ '<|im_start|>assistant\\n' }}`;
 
 async function answer(
   context: TestContext,
@@ -66,7 +61,7 @@ const deepseekMarks = [
     '<｜tool▁sep｜>',
   ],
 ];
-const hermesTemplate = templateOf('<tool_call>\n{"name"');
+const hermesTemplate = templateOf(families.hermes);
 
 const cases: readonly Case[] = [
   {
@@ -77,7 +72,7 @@ const cases: readonly Case[] = [
   },
   {
     what: 'Qwen 3 Coder',
-    template: templateOf('<tool_call><function='),
+    template: templateOf(families['qwen-xml']),
     pieces: [
       '<tool_call>',
       '\n<function=get',
@@ -91,34 +86,34 @@ const cases: readonly Case[] = [
   },
   {
     what: 'Llama 3',
-    template: templateOf('{"name": function name, "parameters": }'),
+    template: templateOf(families.llama3),
     pieces: ['{"name": "get_w', 'eather", "parameters": ', ...paris, '}'],
     gives: ['get_weather {"city": "Paris"}', 'tool-calls'],
   },
   {
     what: 'Llama 3 with its tag, a control token',
-    template: templateOf('{"name": function name, "parameters": }'),
+    template: templateOf(families.llama3),
     controls: ['<|python_tag|>'],
     pieces: ['<|python_tag|>', '{"name": "get_w', 'eather", "parameters": ', ...paris, '}'],
     gives: ['get_weather {"city": "Paris"}', 'tool-calls'],
   },
   {
     what: 'Mistral, its marks control tokens',
-    template: templateOf('[TOOL_CALLS][ARGS]'),
+    template: templateOf(families.mistral),
     controls: ['[TOOL_CALLS]', '[ARGS]'],
     pieces: ['[TOOL_CALLS]', 'get_w', 'eather', '[ARGS]', ...paris],
     gives: ['get_weather {"city": "Paris"}', 'tool-calls'],
   },
   {
     what: 'Mistral, older',
-    template: templateOf('[TOOL_CALLS]'),
+    template: templateOf(families['mistral-array']),
     controls: ['[TOOL_CALLS]'],
     pieces: ['[TOOL_CALLS]', ' [{"name": "get_w', 'eather", "arguments": ', ...paris, '}]'],
     gives: ['get_weather {"city": "Paris"}', 'tool-calls'],
   },
   {
     what: 'DeepSeek V3',
-    template: templateOf('<｜tool▁calls▁begin｜> ```json'),
+    template: templateOf(families['deepseek-fenced']),
     controls: deepseekMarks,
     pieces: [
       '<｜tool▁calls▁begin｜>',
@@ -137,7 +132,7 @@ const cases: readonly Case[] = [
   },
   {
     what: 'DeepSeek V3.1',
-    template: templateOf('<｜tool▁calls▁begin｜>'),
+    template: templateOf(families.deepseek),
     controls: deepseekMarks,
     pieces: [
       'So.',
@@ -154,7 +149,7 @@ const cases: readonly Case[] = [
   },
   {
     what: 'Harmony',
-    template: templateOf('<|channel|>'),
+    template: templateOf(families.harmony),
     controls: harmonyMarks,
     pieces: [
       '<|channel|>',
@@ -263,7 +258,7 @@ describe('what a client says of calls is obeyed', () => {
   });
 
   test('`parallel_tool_calls: false`: the answer ends with the first call, in every format', async (context) => {
-    const llama3 = templateOf('{"name": function name, "parameters": }');
+    const llama3 = templateOf(families.llama3);
     const pieces = [
       '{"name": "now',
       '", "parameters": ',

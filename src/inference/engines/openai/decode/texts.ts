@@ -1,5 +1,5 @@
 import type { TokenLogprob } from '../../../../generation/event.ts';
-import { hermes } from '../../../output-parsers/hermes.ts';
+import { hermes } from '../../../output-parsers/named-formats.ts';
 import { OutputParser } from '../../../output-parsers/output-parser.ts';
 import type { ParsedEvent } from '../../../output-parsers/parsed-event.ts';
 import { StopMatcher } from '../../stop-matcher.ts';
