@@ -26,6 +26,7 @@ import type { DrainTimes } from './listening.ts';
 import type { Log } from '../platform/log.ts';
 import type { FetchProgress } from '../inference/model-files/meter.ts';
 import type { JobReading } from '../platform/jobs/jobs.ts';
+import { LoopWatch } from '../platform/loop-watch.ts';
 import { readProcess } from '../platform/metrics/process-readings.ts';
 import { ServiceMetrics } from '../platform/metrics/service-metrics.ts';
 import type { ConfigReading, SourceReading } from '../platform/metrics/service-readings.ts';
@@ -112,11 +113,13 @@ export async function openServing(options: ServingOptions, opened: Opened): Prom
   const accounts = await openAccounts(options, opened, reported);
   const kept = await openKept({ ...options, ...accounts, metrics: reported, opened });
   const work = openRequestWork(kept.files, opened);
-  const limits = await openLimits(options, accounts, opened);
+  const loop = new LoopWatch();
+  opened.push(() => loop.stop());
+  const limits = await openLimits(options, accounts, loop, opened);
   const models = openModels(options, accounts, kept, limits, opened);
   const spans = openSpans(options);
   opened.push(() => spans?.close());
-  const processReadings = readProcess();
+  const processReadings = readProcess(loop);
   opened.push(() => processReadings.stop());
   let inferenceSockets = (): number => 0;
   const readings = { process: processReadings, inferenceSockets: () => inferenceSockets(), spans, work: work.readings };
@@ -149,7 +152,7 @@ export async function openServing(options: ServingOptions, opened: Opened): Prom
       inferenceSockets = countSockets(host);
       const port = await listen(host, config.server.inference);
       opened.push(() => host.close());
-      endMonitor = judgeLoad(options, limits, models.rollout, host);
+      endMonitor = judgeLoad(options, limits, models.rollout, host, loop);
       opened.push(() => endMonitor());
       accounts.keyLookUps.fill();
       return port;
@@ -166,6 +169,7 @@ export async function openServing(options: ServingOptions, opened: Opened): Prom
       kept.stopTidying();
       processReadings.stop();
       endMonitor();
+      loop.stop();
       models.downloads.abort(new Error('the service is being stopped'));
       // Closed ports refuse new work; running requests continue.
       inferenceHost?.close();
@@ -256,6 +260,7 @@ async function openAccounts(options: ServingOptions, opened: Opened, metrics: ()
 async function openLimits(
   { config, log, processes }: ServingOptions,
   { running, store, now, feed }: Accounts,
+  loop: LoopWatch,
   opened: Opened,
 ) {
   const { limits } = config.server;
@@ -269,7 +274,7 @@ async function openLimits(
   if (lack !== undefined) log.service(lack);
   return {
     counts,
-    admission: new Admission(limits.requestsRunningMax),
+    admission: new Admission(limits.requestsRunningMax, () => loop.wake()),
     callers: new Limits({ counts: counts.of, concurrencyPerAccountMax, plans: config.plans, wall: now }),
     room,
     bodyBudget: new BodyBudget(room.bytes(limits)),
@@ -446,12 +451,15 @@ function judgeLoad(
   { admission, bodyBudget, room }: RunningLimits,
   rollout: ConfigRollout,
   host: Server,
+  loop: LoopWatch,
 ): () => void {
   const { shedding, memoryBytesMax } = config.server.limits;
   return monitorLoad({
     limits: shedding,
     memoryBytesMax,
     processes,
+    loop,
+    isBusy: () => admission.running > 0 || admission.isShedding,
     judged: (shedLevel, sample) => {
       const before = admission.shedLevel;
       bodyBudget.bytesMax = room.bytes(rollout.config.server.limits);

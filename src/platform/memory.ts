@@ -1,15 +1,29 @@
 import { readFileSync } from 'node:fs';
 import { freemem, totalmem } from 'node:os';
 import { join } from 'node:path';
+import { performance } from 'node:perf_hooks';
 import { getHeapStatistics } from 'node:v8';
 
 /** The container's limit, where there is an effective one; else the machine's memory. */
-export const memoryLimitBytes = (): number => (isContained() ? process.constrainedMemory() : totalmem());
+export const memoryLimitBytes = (): number => (isContained() ? constrainedBytes() : totalmem());
 
 /** Whether a container, or another bound on the memory of this process and its children, allows less than the machine has. */
 export function isContained(): boolean {
-  const limit = process.constrainedMemory();
+  const limit = constrainedBytes();
   return limit > 0 && limit < totalmem();
+}
+
+const readAgainMs = 10_000;
+let constrained = { bytes: 0, readAtMs: -Infinity };
+
+/**
+ * A limit may be set anew while the container runs. Node reads six files of the kernel to find it: at every look at the load, that was half
+ * of all that an idle process did.
+ */
+function constrainedBytes(): number {
+  const now = performance.now();
+  if (now - constrained.readAtMs >= readAgainMs) constrained = { bytes: process.constrainedMemory(), readAtMs: now };
+  return constrained.bytes;
 }
 
 /** Reading it takes a file descriptor; when none is left (reliability S4), only the heap shows how full the memory is. */

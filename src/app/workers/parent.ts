@@ -1,6 +1,7 @@
 import { openSecret } from '../../accounts/secret.ts';
 import type { Config } from '../../config/config.ts';
 import { uuidMaker } from '../../platform/ids/uuid.ts';
+import { LoopWatch } from '../../platform/loop-watch.ts';
 import { readProcess } from '../../platform/metrics/process-readings.ts';
 import { ServiceMetrics } from '../../platform/metrics/service-metrics.ts';
 import { openOperating } from '../account-host.ts';
@@ -41,7 +42,9 @@ export async function startWithWorkers(options: ServiceOptions, opened: (() => u
     log,
     onFatal,
   });
-  const processReadings = readProcess();
+  const loop = new LoopWatch();
+  opened.push(() => loop.stop());
+  const processReadings = readProcess(loop);
   opened.push(() => processReadings.stop());
   const metrics: ServiceMetrics = parentMetrics(options, processReadings, () => operating, pool);
   const operating: Operating = await openOperating(
@@ -76,6 +79,7 @@ export async function startWithWorkers(options: ServiceOptions, opened: (() => u
     await Promise.all([operating.quiet(), pool.stop(drainTimesOf(operating.config().server, how))]);
     await operating.close();
     processReadings.stop();
+    loop.stop();
     await store.close();
   };
   let stopped: Promise<void> | undefined;

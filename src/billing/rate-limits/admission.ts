@@ -13,6 +13,7 @@ import type { ShedLevel } from './load.ts';
  */
 export class Admission {
   #runningMax: number;
+  readonly #began: () => void;
   #running = 0;
   #shedLevel: ShedLevel = 0;
   /** Below `#runningMax` while the load is too high, and for some time after. */
@@ -25,7 +26,9 @@ export class Admission {
   /** Consecutive samples that blamed large bodies. */
   #blamed = 0;
 
-  constructor(runningMax: number) {
+  /** `began` is called for each request that comes while none runs. */
+  constructor(runningMax: number, began: () => void = () => {}) {
+    this.#began = began;
     this.#runningMax = runningMax;
     this.#cap = runningMax;
   }
@@ -111,6 +114,7 @@ export class Admission {
   }
 
   #checkCap(): void {
+    if (this.#running === 0) this.#began();
     if (this.#running < this.#cap) return;
     this.#refusedSinceLook = true;
     throw atCapacity('The service is at its maximum number of requests.', this.#cap);

@@ -1,6 +1,6 @@
-import { performance } from 'node:perf_hooks';
 import { getHeapStatistics } from 'node:v8';
 
+import type { LoopWatch } from '../../platform/loop-watch.ts';
 import { memoryLimitBytes, residentBytes } from '../../platform/memory.ts';
 
 /**
@@ -30,10 +30,7 @@ export interface LoadSample {
   readonly memoryShare: number;
 }
 
-/** How often the load is judged. */
-const judgeEveryMs = 250;
-
-/** Samples considered together: the last second. */
+/** Samples considered together: the last second, while anything runs. */
 const windowSamples = 4;
 /** Number of samples that must agree before anything is refused. One pause, however long, is one sample. */
 const agreeingSamples = 3;
@@ -90,46 +87,31 @@ export interface LoadMonitorOptions {
   readonly memoryBytesMax: number | undefined;
   /** Number of processes like this one that share the memory of the container or the machine. */
   readonly processes?: number;
+  readonly loop: LoopWatch;
+  /** Whether anything runs that a delay would concern. */
+  readonly isBusy: () => boolean;
   /** Called with every judgement. */
   readonly judged: (shedLevel: ShedLevel, sample: LoadSample) => void;
 }
 
-/** How often the event loop's lag is measured. */
-const tickEveryMs = 20;
-
-/**
- * Samples this process four times a second. Returns a function that stops it.
- *
- * A separate timer measures the lag. Node's `monitorEventLoopDelay` loses the delay in which its histogram is reset, so a loop blocked for
- * 300 ms each time shows no lag; and of a dozen ticks between two samples, the 99th percentile is the maximum.
- */
-export function monitorLoad({ limits, memoryBytesMax, processes = 1, judged }: LoadMonitorOptions): () => void {
+/** Judges this process by each look of `loop`, four a second while anything runs. Returns a function that ends it. */
+export function monitorLoad({
+  limits,
+  memoryBytesMax,
+  processes = 1,
+  loop,
+  isBusy,
+  judged,
+}: LoadMonitorOptions): () => void {
   const shedding = new Shedding(limits);
   const memoryMax = memoryBytesMax ?? memoryLimitBytes() / processes;
-  let lagMs = 0;
-  let tickAtMs = performance.now();
-  let lookAtMs = tickAtMs;
-  let looked = performance.eventLoopUtilization();
-  const look = (): void => {
-    const now = performance.eventLoopUtilization();
+  return loop.onLook(({ lagMs, busyShare }) => {
     const heap = getHeapStatistics();
-    const sample = {
-      lagMs,
-      busyShare: performance.eventLoopUtilization(now, looked).utilization,
-      memoryShare: Math.max(residentBytes() / memoryMax, heap.used_heap_size / heap.heap_size_limit),
-    };
-    looked = now;
-    lagMs = 0;
-    judged(shedding.judge(sample), sample);
-  };
-  const timer = setInterval(() => {
-    const now = performance.now();
-    lagMs = Math.max(lagMs, now - tickAtMs - tickEveryMs);
-    tickAtMs = now;
-    if (now - lookAtMs < judgeEveryMs) return;
-    lookAtMs = now;
-    look();
-  }, tickEveryMs);
-  timer.unref();
-  return () => clearInterval(timer);
+    const memoryShare = Math.max(residentBytes() / memoryMax, heap.used_heap_size / heap.heap_size_limit);
+    const sample = { lagMs, busyShare, memoryShare };
+    const shedLevel = shedding.judge(sample);
+    judged(shedLevel, sample);
+    // Until it is calm again, so that the cap rises as fast as it fell.
+    return shedLevel > 0 || isBusy();
+  });
 }

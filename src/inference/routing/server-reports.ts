@@ -85,6 +85,7 @@ export class ServerReports<Member extends BackendLoad> {
   #asking = 0;
   #countedAtMs = -Infinity;
   #mayAsk = 0;
+  #tellers = 0;
 
   constructor(fleetsOf: () => ReadonlyMap<string, Fleet<Member>>, random: () => number = Math.random) {
     this.#fleetsOf = fleetsOf;
@@ -121,6 +122,7 @@ export class ServerReports<Member extends BackendLoad> {
       }
     }
     this.#uses = uses;
+    this.#tellers = tellers;
     this.#forget(nowMs, Math.max(everyMs, (1_000 * tellers) / questionsPerSecond) + graceMs);
     const count = Math.max(0, Math.min(Math.floor(this.#mayAsk), askingMax - this.#asking, wanted.length));
     if (count < wanted.length) wanted.sort((a, b) => a.known.reportedAtMs - b.known.reportedAtMs);
@@ -131,6 +133,11 @@ export class ServerReports<Member extends BackendLoad> {
       const { running, waiting, placed } = member;
       return { model, member, before: { running, waiting: waiting.size, placed, ...elsewhereAt(member) } };
     });
+  }
+
+  /** Whether any server may ever be asked, as `due` last found it. */
+  get hasTellers(): boolean {
+    return this.#tellers > 0;
   }
 
   /** Takes the answer to a query. `undefined`: nothing usable. */

@@ -85,6 +85,14 @@ export type Handler = (request: IncomingMessage, response: ServerResponse, conne
 export function createListener(handler: Handler, services: ListenerServices, limits: ListenerLimits): Server {
   const listener: Listener = { handler, services, limits };
   const connections = new Map<Duplex, Connection>();
+  let checks: NodeJS.Timeout | undefined;
+  const checkAll = (): void => {
+    const nowMs = performance.now();
+    for (const connection of connections.values()) check(connection, nowMs, listener);
+    if (connections.size > 0) return;
+    clearInterval(checks);
+    checks = undefined;
+  };
   const onRequest = (request: IncomingMessage, response: ServerResponse): void => {
     const connection = connections.get(request.socket);
     if (connection !== undefined) take(connection, { request, response }, listener);
@@ -111,6 +119,7 @@ export function createListener(handler: Handler, services: ListenerServices, lim
   server.on('connection', (socket) => {
     const connection = new Connection(socket);
     connections.set(socket, connection);
+    checks ??= setInterval(checkAll, limits.checkEveryMs).unref();
     socket.on('end', () => halfClose(connection));
     socket.on('close', () => {
       connections.delete(socket);
@@ -132,12 +141,6 @@ export function createListener(handler: Handler, services: ListenerServices, lim
     if (connection === undefined || connection.current !== undefined) socket.destroy();
     else refuse(connection, noTunnel(), listener, request);
   });
-  const checks = setInterval(() => {
-    const nowMs = performance.now();
-    for (const connection of connections.values()) check(connection, nowMs, listener);
-  }, limits.checkEveryMs);
-  checks.unref();
-  server.on('close', () => clearInterval(checks));
   return server;
 }
 

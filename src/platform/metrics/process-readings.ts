@@ -1,5 +1,7 @@
 import { readdir } from 'node:fs';
-import { monitorEventLoopDelay, performance } from 'node:perf_hooks';
+import { performance } from 'node:perf_hooks';
+
+import type { LoopWatch } from '../loop-watch.ts';
 
 /** The condition of this process, measured over fixed windows, so that several scrapers see the same. */
 export interface ProcessReadings {
@@ -13,24 +15,18 @@ export interface ProcessReadings {
 }
 
 const windowMs = 15_000;
-/** Interval of the delay samples; each is a timer, which takes less than a thousandth of a core. */
-const sampleEveryMs = 20;
 
-export function readProcess(): ProcessReadings {
-  const histogram = monitorEventLoopDelay({ resolution: sampleEveryMs });
-  histogram.enable();
+export function readProcess({ delays }: LoopWatch): ProcessReadings {
   let delay = { p50: 0, p99: 0, max: 0 };
   let before = performance.eventLoopUtilization();
   let utilization = 0;
   let openFiles: number | undefined;
 
   const turn = (): void => {
-    // A sample is the whole time between two timers; the excess over the interval is the delay.
-    const late = (nanoseconds: number): number =>
-      Number.isFinite(nanoseconds) ? Math.max(0, nanoseconds / 1e9 - sampleEveryMs / 1_000) : 0;
-    if (histogram.max > 0)
-      delay = { p50: late(histogram.percentile(50)), p99: late(histogram.percentile(99)), max: late(histogram.max) };
-    histogram.reset();
+    const seconds = (nanoseconds: number): number => nanoseconds / 1e9;
+    if (delays.count > 0)
+      delay = { p50: seconds(delays.percentile(50)), p99: seconds(delays.percentile(99)), max: seconds(delays.max) };
+    delays.reset();
     const now = performance.eventLoopUtilization();
     utilization = performance.eventLoopUtilization(now, before).utilization;
     before = now;
@@ -50,9 +46,6 @@ export function readProcess(): ProcessReadings {
     get openFiles() {
       return openFiles;
     },
-    stop: () => {
-      clearInterval(timer);
-      histogram.disable();
-    },
+    stop: () => clearInterval(timer),
   };
 }

@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
+import { LoopWatch } from '../../../src/platform/loop-watch.ts';
 import { Shedding, monitorLoad } from '../../../src/billing/rate-limits/load.ts';
 import type { LoadSample, ShedLevel } from '../../../src/billing/rate-limits/load.ts';
 import { until } from '../../support/service.ts';
@@ -56,10 +57,14 @@ test('it takes three looks to go up and four to come down', () => {
 
 test('an event loop that is kept busy is seen, and that it is free again', async (t) => {
   let shedLevel: ShedLevel = 0;
+  const loop = new LoopWatch();
+  t.after(() => loop.stop());
   t.after(
     monitorLoad({
       limits: { ...limits, newWorkLagMs: 150 },
       memoryBytesMax: undefined,
+      loop,
+      isBusy: () => false,
       judged: (now) => (shedLevel = now),
     }),
   );
@@ -79,7 +84,10 @@ test('an event loop that is kept busy is seen, and that it is free again', async
 test('memory is held against the limit that is given', async (t) => {
   let seen: LoadSample | undefined;
   const rss = process.memoryUsage.rss();
-  t.after(monitorLoad({ limits, memoryBytesMax: rss * 2, judged: (_shedLevel, sample) => (seen = sample) }));
+  const loop = new LoopWatch();
+  t.after(() => loop.stop());
+  const judged = (_shedLevel: ShedLevel, sample: LoadSample): unknown => (seen = sample);
+  t.after(monitorLoad({ limits, memoryBytesMax: rss * 2, loop, isBusy: () => false, judged }));
   await until(() => seen !== undefined, 60_000);
   assert.ok(seen!.memoryShare > 0.2 && seen!.memoryShare < 2, String(seen!.memoryShare));
 });
