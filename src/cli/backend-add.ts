@@ -10,9 +10,10 @@ import { CommandFailure } from './command-failure.ts';
 import type { Context } from './context.ts';
 import { exitCodes } from './failure.ts';
 import { madeLine, measureTexts, sayHello, takesTools } from './model-probe.ts';
+import { termsLine, termsOf, type TermsOptions } from './terms.ts';
 import { freeModelId, modelNamed, takenOverLine, writeConfig } from './write-config.ts';
 
-interface BackendOptions {
+interface BackendOptions extends TermsOptions {
   readonly model?: string;
   readonly id?: string;
   readonly name?: string;
@@ -24,7 +25,7 @@ interface BackendOptions {
 
 /**
  * `tokenhouse backends add`: finds out what a server is and serves, tests it with a request, and writes it into the configuration:
- * as a model with price 0, or as another backend of an existing model. Nothing is written before all of that has worked.
+ * as a model, or as another backend of an existing one. Nothing is written before all of that has worked.
  */
 export async function addBackend(context: Context, options: BackendOptions, input = ''): Promise<number> {
   const { environment, print } = context;
@@ -54,12 +55,13 @@ export async function addBackend(context: Context, options: BackendOptions, inpu
     ...(model === id ? {} : { model }),
     ...(apiKeyEnv === undefined ? {} : { api_key_env: apiKeyEnv }),
   };
+  const terms = await termsOf(context, options);
   const { written, reloaded } = await writeConfig(context, options.config, (text) =>
     existing === undefined
       ? withModel(text, {
           id,
           context_length: contextLength,
-          pricing: { input_dollars_per_million: 0, output_dollars_per_million: 0 },
+          ...terms,
           ...(Object.keys(shown.capabilities).length === 0 ? {} : { capabilities: shown.capabilities }),
           backends: [backend],
         })
@@ -69,6 +71,7 @@ export async function addBackend(context: Context, options: BackendOptions, inpu
     {
       ...{ id, flavor, url, model, context_length: contextLength },
       ...shown.facts,
+      ...(existing === undefined ? terms : {}),
       ...{ config: written, is_in_force: reloaded },
     },
     [
@@ -76,8 +79,9 @@ export async function addBackend(context: Context, options: BackendOptions, inpu
       `window   ${contextLength} tokens`,
       ...shown.lines,
       existing === undefined
-        ? `config   ${written}, price 0`
+        ? `config   ${written}`
         : `config   ${written}, beside ${existing.backends.map(({ name }) => name).join(', ')}`,
+      ...(existing === undefined ? [`terms    ${termsLine(id, terms)}`] : []),
       takenOverLine(reloaded),
     ],
   );

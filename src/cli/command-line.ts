@@ -16,7 +16,7 @@ import { priceCommands } from './nouns/prices.ts';
 import { auditCommands, mailCommands, usageCommands, webhookCommands } from './nouns/records.ts';
 import type { ClientName } from './launch/clients.ts';
 import type { LaunchOptions } from './launch/launch.ts';
-import { decimalNumber, dollarsToMicrocents, serviceUrl, wholeNumber } from './option.ts';
+import { decimalNumber, dollarsToMicrocents, pricesOption, serviceUrl, wholeNumber } from './option.ts';
 import { outliveReaders, printer } from './output.ts';
 import { surroundingsOfProcess } from './surroundings.ts';
 import type { Surroundings } from './surroundings.ts';
@@ -41,6 +41,12 @@ const launchable: readonly ClientName[] = [
   'librechat',
 ];
 const engineKinds: readonly InstallableKind[] = ['cuda', 'vulkan'];
+
+const priceOption = (): Option =>
+  new Option('--price <input/output>', 'dollars per million input and output tokens, for example 0.10/0.40').argParser(
+    pricesOption,
+  );
+const freeOption = (): Option => new Option('--free', 'price 0, for every account').conflicts('price');
 
 const exitCodeHelp = `
 Exit codes: 0 success; 1 refused, or problems were found; 64 wrong usage; 69 something that is needed is not
@@ -273,7 +279,14 @@ export function commandProgram(exit: (code: number) => void = () => {}, around =
   command(models, 'add', 'pin, fetch and check a model, and write it into the configuration')
     .argument('<source>', 'hf:owner/repository[:QUANT], a URL, or a .gguf file')
     .option('--id <id>', 'its id (default: the name of the file)')
+    .addOption(priceOption())
+    .addOption(freeOption())
     .action(action(() => import('./model-add.ts').then(({ addModel }) => addModel)));
+  command(models, 'sell', 'set the list price of a model, and open it to every account')
+    .argument('<model>', 'its id')
+    .addOption(priceOption())
+    .addOption(freeOption())
+    .action(action(() => import('./terms.ts').then(({ sellModel }) => sellModel)));
   command(models, 'remove', 'remove a model from the configuration')
     .argument('<model>', 'its id')
     .action(action(() => import('./model-add.ts').then(({ removeModel }) => removeModel)));
@@ -307,6 +320,8 @@ export function commandProgram(exit: (code: number) => void = () => {}, around =
     )
     .option('--context-length <tokens>', 'its window, where the server does not say it', wholeNumber(1, 1e9))
     .option('--api-key-env <variable>', 'environment variable that holds the key for that server')
+    .addOption(priceOption())
+    .addOption(freeOption())
     .action(action(() => import('./backend-add.ts').then(({ addBackend }) => addBackend)));
 
   const ledger = group('ledger', 'the ledger');

@@ -20,10 +20,11 @@ import { CommandFailure } from './command-failure.ts';
 import type { Context } from './context.ts';
 import { exitCodes } from './failure.ts';
 import { bytesInWords } from './amount.ts';
+import { termsLine, termsOf, type TermsOptions } from './terms.ts';
 import { freeModelId, modelNamed, takenOverLine, writeConfig } from './write-config.ts';
 import { madeLine, probeModel, probeTask, type ProbeMeans } from './model-probe.ts';
 
-interface AddOptions {
+interface AddOptions extends TermsOptions {
   readonly id?: string;
   readonly config?: string;
 }
@@ -62,14 +63,17 @@ export async function addModel(context: Context, options: AddOptions, input = ''
       gpu: { setting: 'auto', search },
       variables: gpuVariablesIn(environment.childVariables),
     });
-    const entry = entryOf(id, pinned, header, contextLength);
+    const terms = await termsOf(context, options);
+    const entry = { ...entryOf(id, pinned, header, contextLength), ...terms };
     const { written, reloaded } = await writeConfig(context, options.config, (text) => withModel(text, entry));
     const can = promisesOf(header);
     print.result(
       {
         ...{ id, file, bytes: header.fileBytes, context_length: contextLength },
         ...can,
+        tools: can.tools === 'own',
         ...facts,
+        ...terms,
         config: written,
         is_in_force: reloaded,
       },
@@ -78,7 +82,8 @@ export async function addModel(context: Context, options: AddOptions, input = ''
         `window   ${contextLength} tokens${contextLength < (header.contextLength ?? 0) ? `, of ${header.contextLength} that it was trained for: memory has no room for more` : ''}`,
         `can      ${wordsOf(can)}`,
         line,
-        `config   ${written}, price 0`,
+        `config   ${written}`,
+        `terms    ${termsLine(id, terms)}`,
         takenOverLine(reloaded),
       ],
     );
@@ -227,7 +232,6 @@ function entryOf(
     id,
     ...(name === id ? {} : { display_name: name }),
     context_length: contextLength,
-    pricing: { input_dollars_per_million: 0, output_dollars_per_million: 0 },
     ...(stated.length === 0 || purposeOf(header) !== 'write'
       ? {}
       : { defaults: Object.fromEntries(stated) as Record<string, number> }),

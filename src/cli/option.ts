@@ -103,6 +103,21 @@ export function pricePerMillion(text: string): bigint {
   return BigInt(whole) * 1_000_000n + BigInt(fraction.padEnd(6, '0'));
 }
 
+/** Prices as the configuration has them. */
+export interface WrittenPrices {
+  readonly input_dollars_per_million: number;
+  readonly output_dollars_per_million: number;
+}
+
+/** `0.10/0.40`: dollars per million prompt and generated tokens. */
+export function pricesOption(text: string): WrittenPrices {
+  const [input, output, ...more] = text.split('/').map((side) => side.trim().replace(/^\$/, ''));
+  if (input === undefined || output === undefined || more.length > 0)
+    throw new InvalidArgumentError('use dollars per million input and output tokens, for example 0.10/0.40');
+  for (const side of [input, output]) pricePerMillion(`$${side}`);
+  return { input_dollars_per_million: Number(input), output_dollars_per_million: Number(output) };
+}
+
 /** A day or a time in UTC → milliseconds since 1970. */
 export function moment(text: string): number {
   const time = /^\d{4}-\d\d-\d\d(T\d\d:\d\d(:\d\d(\.\d{1,3})?)?Z)?$/.test(text) ? Date.parse(text) : NaN;

@@ -61,6 +61,18 @@ export function withCorrection(text: string, correction: Correction): string | u
   return printed(document);
 }
 
+/** The text with the list prices of a model, which every account may use from then on; undefined if the file does not have it. */
+export function withTerms(text: string, id: string, pricing: object): string | undefined {
+  const document = parseDocument(text);
+  const model = modelsOf(document)
+    ?.items.filter(isMap)
+    .find((item) => isNamed(item, id));
+  if (model === undefined) return undefined;
+  model.set('pricing', document.createNode(pricing));
+  model.delete('dedicated_to');
+  return printed(document);
+}
+
 /** The text without the model with this id, in any case; undefined if the file does not have it. */
 export function withoutModel(text: string, id: string): string | undefined {
   const document = parseDocument(text);

@@ -77,6 +77,34 @@ test('an address without scheme and version path becomes a model, after it has a
   assert.match((await folder.run('models', 'list')).stdout, /^Qwen\/Qwen3-8B /m);
 });
 
+/** What is written where the database has these accounts, by the options. */
+const terms: readonly (readonly [accounts: number, options: readonly string[], expected: RegExp])[] = [
+  // Before the first start nobody is there who could buy it.
+  [0, [], /free, for every account/],
+  [1, [], /a draft: only acct_\w+ may use it, at price 0; to sell it: tokenhouse models sell q --price/],
+  // Without an operator one of several accounts could be anybody's.
+  [2, [], /free, for every account/],
+  [1, ['--free'], /free, for every account/],
+  [1, ['--price', '0.1/$0.40'], /\$0\.1 \/ \$0\.4 per million tokens, for every account/],
+];
+for (const [accounts, options, expected] of terms)
+  test(`a new model is on sale only where that was said: ${accounts} accounts, ${options.join(' ') || 'no option'}`, async () => {
+    const folder = folderOf();
+    for (let at = 0; at < accounts; at++)
+      assert.equal((await folder.run('accounts', 'create', '--name', `a${at}`)).code, 0);
+    const { code, stdout, stderr } = await folder.run('backends', 'add', server.url, '--id', 'q', ...options);
+    assert.equal(code, 0, stderr);
+    assert.match(stdout, expected);
+    const isDraft = expected.source.startsWith('a draft');
+    assert.equal(configOf(folder).includes('dedicated_to'), isDraft);
+    if (!isDraft) return;
+    const sold = await folder.run('models', 'sell', 'Q', '--price', '0.10/0.40');
+    assert.match(sold.stdout, /^q: \$0\.1 \/ \$0\.4 per million tokens, for every account/);
+    assert.ok(!configOf(folder).includes('dedicated_to'));
+    assert.match((await folder.run('models', 'sell', 'q')).stderr, /Name its price/);
+    assert.match((await folder.run('models', 'sell', 'q', '--price', '1')).stderr, /0\.10\/0\.40/);
+  });
+
 test('the same model at a second address is one more backend, which shares the load', async () => {
   const folder = folderOf();
   const second = await Upstream.start((exchange) => answer(exchange), { isLookedAt: true });

@@ -13,6 +13,20 @@ export async function hasOperator(db: Db, _request: object): Promise<boolean> {
   return (await db.selectFrom('server_operator').select('userId').limit(1).executeTakeFirst()) !== undefined;
 }
 
+/** Ids of the accounts that operators are members of; before the server has an operator, its only account. */
+export async function listOperatorAccounts(db: Db, _request: object): Promise<readonly string[]> {
+  const own = await db
+    .selectFrom('member')
+    .innerJoin('server_operator as operator', 'operator.userId', 'member.userId')
+    .select('member.accountId as id')
+    .distinct()
+    .orderBy('id')
+    .execute();
+  if (own.length > 0 || (await hasOperator(db, {}))) return own.map(({ id }) => id);
+  const accounts = await db.selectFrom('account').select('id').where('kind', '=', 0).limit(2).execute();
+  return accounts.length === 1 ? accounts.map(({ id }) => id) : [];
+}
+
 /** Replaces the owner link. */
 export async function setOwnerLink(
   db: Db,

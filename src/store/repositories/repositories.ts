@@ -187,6 +187,7 @@ const rowOperations = {
   acceptInvitation: invitations.acceptInvitation,
   joinAnew: invitations.joinAnew,
   hasOperator: owner.hasOperator,
+  listOperatorAccounts: owner.listOperatorAccounts,
   setOwnerLink: owner.setOwnerLink,
   getOwnerLink: owner.getOwnerLink,
   isOwnerLink: owner.isOwnerLink,
