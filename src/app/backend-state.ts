@@ -1,14 +1,17 @@
+import type { EngineStatus } from '../inference/engines/engine.ts';
 import type { Backend } from '../inference/pipeline/backend-pool.ts';
 import type { ServerReports } from '../inference/routing/server-reports.ts';
 import type { BackendReading } from '../platform/metrics/service-readings.ts';
 import type { OpenBackend } from './backends.ts';
 import type { BackendStatus } from './control/status.ts';
 
+const isReachable = (status: EngineStatus): boolean => status.state === 'ready' && status.isUnreachable !== true;
+
 /** What `/metrics` says of a backend. */
 export const readingOf = (backend: OpenBackend, reports: ServerReports<Backend>): BackendReading => ({
   model: backend.modelId,
   backend: backend.label,
-  isReady: backend.engine.status().state === 'ready',
+  isReady: isReachable(backend.engine.status()),
   running: backend.running,
   waiting: backend.engine.waiting,
   isEjected: backend.ejectedUntilMs > 0,
@@ -26,11 +29,12 @@ export const readingOf = (backend: OpenBackend, reports: ServerReports<Backend>)
 /** What the operator's pages and commands say of a backend. */
 export function statusOf(backend: OpenBackend): BackendStatus {
   const { modelId, label, engine, concurrencyMax, failures, ejectedUntilMs, measuredTokensPerSecond } = backend;
-  const { state, detail = null } = engine.status();
+  const status = engine.status();
+  const { state, detail = null } = status;
   return {
     modelId,
     label,
-    state: state === 'down' ? 'failed' : state,
+    state: state === 'down' || (state === 'ready' && !isReachable(status)) ? 'failed' : state,
     detail,
     file: backend.fileInUse(),
     runningMax: Number.isFinite(concurrencyMax) ? concurrencyMax : null,

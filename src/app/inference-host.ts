@@ -35,7 +35,7 @@ import type { Fleet } from '../inference/routing/fleet.ts';
 import { FleetPeers } from '../inference/routing/fleet-peers.ts';
 import { ServerReports } from '../inference/routing/server-reports.ts';
 import { exchangeWithPeers } from './peer-exchange.ts';
-import { askServers } from './server-questions.ts';
+import { askServers, lookAtIdle } from './server-questions.ts';
 import { ActiveRequests } from '../inference/pipeline/active-requests.ts';
 import { ReasoningKeys } from '../inference/pipeline/reasoning-keys.ts';
 import { RuntimeConfigs } from '../inference/pipeline/runtime-config.ts';
@@ -330,6 +330,8 @@ function openModels(
   opened.push(endExchange);
   const endQuestions = askServers(serverReports, fleets);
   opened.push(endQuestions);
+  const endLooks = lookAtIdle(() => rollout.backends);
+  opened.push(endLooks);
   const closeEngines = (): Promise<unknown> => Promise.all(rollout.backends.map((backend) => backend.engine.close()));
   opened.push(async () => {
     downloads.abort(new Error('the service could not start'));
@@ -338,6 +340,7 @@ function openModels(
   const close = (): Promise<unknown> => {
     endExchange();
     endQuestions();
+    endLooks();
     return Promise.all([closeEngines(), ...closing]);
   };
   return { rollout, runtimeConfigs, fleets, serverReports, downloads, close };

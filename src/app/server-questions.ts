@@ -19,6 +19,27 @@ export function askServers(reports: ServerReports<Backend>, peers: FleetPeers<Ba
   return () => clearTimeout(timer);
 }
 
+/** How often a server that nobody uses is probed. */
+const idleEveryMs = 5_000;
+
+/**
+ * Probes servers that have got no request since the last time, so that operators see one that died while nobody used it: requests would find
+ * out three times. Until it is stopped.
+ */
+export function lookAtIdle(backends: () => readonly Backend[]): () => void {
+  const placedBefore = new WeakMap<Backend, number>();
+  const timer = setInterval(() => {
+    for (const backend of backends()) {
+      const { engine, placed, running, ejectedUntilMs } = backend;
+      const isIdle = running === 0 && placedBefore.get(backend) === placed;
+      placedBefore.set(backend, placed);
+      if (isIdle && ejectedUntilMs === 0 && engine.status().state === 'ready') void engine.look?.();
+    }
+  }, idleEveryMs);
+  timer.unref();
+  return () => clearInterval(timer);
+}
+
 /** An excluded server is checked in other ways. */
 const canTell = ({ engine, ejectedUntilMs }: Backend): boolean =>
   engine.report !== undefined && ejectedUntilMs === 0 && engine.status().state === 'ready';

@@ -51,6 +51,7 @@ const service = serviceBefore([
   ...names.map((name, i) => remote(`alone-${i}`, [unreachable[name]])),
   ...names.map((name, i) => remote(`pair-${i}`, [unreachable[name], sound.url])),
   remote('late', [`http://${lateHost}:${latePort}/v1`]),
+  remote('idle', ['http://127.0.0.1:1/v1']),
   remote('pooled', [pooled.url], 'vllm', ', max_concurrency: 1'),
 ]);
 before(() => service.start());
@@ -132,6 +133,17 @@ test('U4: a pooled connection that closes in the moment of its use costs nobody 
 });
 
 const poison = `${chatChunk({ content: 'poison' })}${chatChunk({}, 'stop')}${event('[DONE]')}`;
+test('a server that nobody has used is not shown as ready when nobody answers there', async () => {
+  const shown = async (): Promise<string | undefined> =>
+    /^tokenhouse_backend_ready\{[^}]*model="idle"[^}]*\} (\d)$/m.exec(
+      await (await fetch(`${service.accountUrl}/metrics`)).text(),
+    )?.[1];
+  await until(async () => (await shown()) === '0', 60_000);
+  // It may still be tried: requests decide by themselves (reliability U1).
+  const answer = await askFor(service, 'idle', false);
+  assert.equal(answer.status, 502);
+});
+
 const okHead = 'HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n';
 const chunked = (text: string): string => `${Buffer.byteLength(text).toString(16)}\r\n${text}\r\n0\r\n\r\n`;
 const whole = `${chatChunk({ content: 'Hello' })}${chatChunk({}, 'stop', { usage: { prompt_tokens: 11, completion_tokens: 1 } })}${event('[DONE]')}`;

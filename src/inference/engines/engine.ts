@@ -9,7 +9,12 @@ import type { TraceHeaders } from '../../platform/telemetry/trace-context.ts';
 /** Whether an engine can accept work now, in words that help an operator. */
 export type EngineStatus =
   /** `detail` reports something unusual: an unloaded model accepts work, and is loaded again for it. */
-  | { readonly state: 'ready'; readonly detail?: string }
+  | {
+      readonly state: 'ready';
+      readonly detail?: string;
+      /** The last connection failed: requests may still try, but operators should know. */
+      readonly isUnreachable?: true;
+    }
   | { readonly state: 'starting'; readonly detail: string; readonly retryAfterSeconds?: number }
   /** `retryAfterSeconds`: when its state will be known again, if that can be predicted. */
   | { readonly state: 'down'; readonly detail: string; readonly retryAfterSeconds?: number };

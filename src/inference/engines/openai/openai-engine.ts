@@ -122,6 +122,8 @@ class OpenAiEngine implements Engine {
   readonly #backend: ExchangeBackend;
   #running = 0;
   #loadingUntilMs = -Infinity;
+  /** Why the last connection failed; undefined: it did not. */
+  #unreachable: string | undefined;
 
   constructor(options: OpenAiEngineOptions) {
     const url = new URL(options.url);
@@ -212,7 +214,7 @@ class OpenAiEngine implements Engine {
       idleLimit: new Deadlines(idleTimeoutMs),
       idleTimeoutMs,
       send: (outgoing, handler, isFresh) => this.#connections.send(outgoing, handler, isFresh),
-      onAlive: () => this.#breaker.succeeded(),
+      onAlive: () => this.#alive(),
       onAnswerError: (answer) => {
         if (isLoading(answer, this.#flavor)) this.#loadingUntilMs = performance.now() + loadingMs;
       },
@@ -268,7 +270,9 @@ class OpenAiEngine implements Engine {
       const retryAfterSeconds = Math.max(1, Math.ceil((this.#loadingUntilMs - nowMs) / 1_000));
       return { state: 'starting', detail: 'the backend is loading its model', retryAfterSeconds };
     }
-    return { state: 'ready' };
+    return this.#unreachable === undefined
+      ? { state: 'ready' }
+      : { state: 'ready', detail: `no connection (${this.#unreachable})`, isUnreachable: true };
   }
 
   async close(): Promise<void> {
@@ -303,7 +307,7 @@ class OpenAiEngine implements Engine {
         headers: [...this.#headers, 'x-request-id', request.id, ...traceFields(trace).flat()],
         timeoutMs: this.#firstTokenTimeoutMs,
         signal: combineSignals([abortSignalOf(signal), this.#closing.signal]),
-        onAlive: () => this.#breaker.succeeded(),
+        onAlive: () => this.#alive(),
         onConnectFailed: () => this.#released('connect-failed'),
         onLoading: () => (this.#loadingUntilMs = performance.now() + loadingMs),
         onIncident: (incident) => this.#incidents.note(incident, performance.now()),
@@ -411,8 +415,14 @@ class OpenAiEngine implements Engine {
     return text !== '';
   }
 
+  #alive(): void {
+    this.#unreachable = undefined;
+    this.#breaker.succeeded();
+  }
+
   #released(outcome: ExchangeOutcome): void {
     if (outcome !== 'connect-failed') return;
+    this.#unreachable ??= 'the last request';
     this.#breaker.failed(performance.now());
     if (this.#breaker.isOpen) this.#lookLater();
   }
@@ -436,10 +446,11 @@ class OpenAiEngine implements Engine {
   async look(): Promise<Look> {
     try {
       await ping(this.#pages);
-      this.#breaker.succeeded();
+      this.#alive();
       return 'answered';
     } catch (error) {
       if (this.#closing.signal.aborted) return 'closed';
+      this.#unreachable = causeCode(error) ?? 'no answer';
       this.#note('cannot_connect', causeCode(error));
       return 'silent';
     }
