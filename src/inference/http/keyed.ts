@@ -2,6 +2,7 @@ import type { ResponseHead, StreamEncoder } from '../dialects/dialect.ts';
 import { Fold } from '../../generation/fold.ts';
 import type { GenerationBatch, TakeBatch } from '../../generation/event.ts';
 import type { Idempotency, KeyedAnswer, KeyedRequest } from '../pipeline/idempotency.ts';
+import { isClosing } from '../pipeline/meter.ts';
 import type { Order } from '../pipeline/order.ts';
 import type { Exchange } from './exchange.ts';
 import { respondStream, sendJson } from './respond.ts';
@@ -83,9 +84,6 @@ function generating(
     return last;
   };
 }
-
-/** The usage comes with the last batch, and only there. */
-const isClosing = (batch: GenerationBatch): boolean => batch.at(-1)?.type === 'usage';
 
 async function read(
   answer: KeyedAnswer,

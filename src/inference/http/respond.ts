@@ -7,6 +7,7 @@ import { errorBody, toApiError } from '../../platform/errors.ts';
 import type { ErrorBody } from '../../platform/errors.ts';
 import { Fold } from '../../generation/fold.ts';
 import { pageHeaders } from '../../platform/html.ts';
+import { isClosing } from '../pipeline/meter.ts';
 import type { Order } from '../pipeline/order.ts';
 import type { Emit } from '../pipeline/recording.ts';
 import { EventWriter } from './event-writer.ts';
@@ -38,8 +39,15 @@ export function respondEvents(order: Order, head: ResponseHead, exchange: Genera
   let encoder: StreamEncoder | undefined;
   const events: EventSource = {
     run: async (emit) => {
-      await runOrder(order, head, exchange, (batch) => emit((encoder ??= format.openStream(head)).batch(batch)));
-      return (encoder ??= format.openStream(head)).end();
+      let closing = '';
+      await runOrder(order, head, exchange, (batch) => {
+        const text = (encoder ??= format.openStream(head)).batch(batch);
+        if (!isClosing(batch)) return emit(text);
+        // The end follows in the same turn, so both are one write and one packet.
+        closing = text;
+        return true;
+      });
+      return closing + (encoder ??= format.openStream(head)).end();
     },
     error: (error) => (encoder ??= format.openStream(head)).error(error),
   };

@@ -193,6 +193,9 @@ export class Meter {
   }
 }
 
+/** Whether it is the last batch that a client gets: the usage comes with that, and only there. */
+export const isClosing = (batch: GenerationBatch): boolean => batch.at(-1)?.type === 'usage';
+
 /** The engine's limit was the rest of the window. */
 const atWindow = (finish: FinishEvent): FinishEvent =>
   finish.cause === 'max-tokens' ? { ...finish, cause: 'window' } : finish;
