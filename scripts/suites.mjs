@@ -219,6 +219,13 @@ export const suites = {
     about: 'files and backups in a bucket of a real S3-compatible server',
   },
   stripe: { minutes: 10, fileMinutes: 5, concurrency: 1, about: "payments against Stripe's own stand-in for its API" },
+  templates: {
+    minutes: 5,
+    fileMinutes: 4,
+    concurrency: 1,
+    ci: false,
+    about: 'the chat templates that llama.cpp is tested with: how each family writes its calls, and what is read of them',
+  },
   vllm: {
     minutes: 120,
     fileMinutes: 40,

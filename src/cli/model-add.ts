@@ -193,20 +193,20 @@ const windowMin = 1024;
 
 function promisesOf(header: GgufHeader) {
   const { chatTemplate } = header;
-  const nothing = { chat: false, tools: 'unknown', reasoning: false } as const;
+  const nothing = { chat: false, tools: false, calls: 'unknown', reasoning: false } as const;
   const purpose = purposeOf(header);
   if (purpose === 'embed') return { ...nothing, embeddings: true };
   if (purpose === 'rank') return { ...nothing, rerank: true };
   if (chatTemplate === undefined) return nothing;
   const { thinking, tools } = new ChatTemplate(chatTemplate, { bos: '', eos: '' }).shape;
-  return { chat: true, tools, reasoning: thinking.type !== 'none' };
+  return { chat: true, tools: tools === 'own', calls: tools, reasoning: thinking.type !== 'none' };
 }
 
-function wordsOf({ chat, tools, reasoning, ...measures }: ReturnType<typeof promisesOf>): string {
+function wordsOf({ chat, calls, reasoning, ...measures }: ReturnType<typeof promisesOf>): string {
   if ('embeddings' in measures) return 'embeddings: /v1/embeddings';
   if ('rerank' in measures) return 'rerank: /v1/rerank';
   return chat
-    ? `chat, ${toolWords[tools]}, schemas, ${reasoning ? 'reasoning' : 'no reasoning'}`
+    ? `chat, ${toolWords[calls]}, schemas, ${reasoning ? 'reasoning' : 'no reasoning'}`
     : 'text completions only: the file has no chat template';
 }
 
@@ -246,8 +246,8 @@ function capabilitiesOf(header: GgufHeader): object | undefined {
   const unavailable = { supported: false };
   const purpose = purposeOf(header);
   if (purpose !== 'write') return purpose === 'embed' ? { embeddings: available } : { rerank: available };
-  const { chat, reasoning, tools } = promisesOf(header);
+  const { chat, reasoning, calls } = promisesOf(header);
   if (!chat) return { chat_completions: unavailable, responses: unavailable, messages: unavailable };
-  const differing = { ...(reasoning ? { reasoning: true } : {}), ...(tools === 'unknown' ? { tools: false } : {}) };
+  const differing = { ...(reasoning ? { reasoning: true } : {}), ...(calls === 'unknown' ? { tools: false } : {}) };
   return Object.keys(differing).length === 0 ? undefined : differing;
 }
