@@ -71,7 +71,6 @@ export async function addModel(context: Context, options: AddOptions, input = ''
       {
         ...{ id, file, bytes: header.fileBytes, context_length: contextLength },
         ...can,
-        tools: can.tools === 'own',
         ...facts,
         ...terms,
         config: written,

@@ -1,5 +1,5 @@
 import { chatTemplates } from '../../../scripts/chat-templates.mjs';
 
 export async function setup() {
-  return { CHAT_TEMPLATES: await chatTemplates() };
+  return { CHAT_TEMPLATES: chatTemplates() };
 }
