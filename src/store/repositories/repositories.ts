@@ -17,6 +17,7 @@ import * as keyLastUse from './key-last-use.ts';
 import * as loadedKeys from './loaded-keys.ts';
 import * as generations from './generations.ts';
 import * as keptItems from './stored-items.ts';
+import * as batches from './batches.ts';
 import * as files from './files.ts';
 import * as limitWindows from './limit-windows.ts';
 import * as idempotency from './idempotency.ts';
@@ -85,6 +86,28 @@ const rowOperations = {
   leaveFile: files.leaveFile,
   forgetFiles: files.forgetFiles,
   unreadyFiles: files.unreadyFiles,
+  createBatch: batches.createBatch,
+  getBatch: batches.getBatch,
+  listBatches: batches.listBatches,
+  cancelBatch: batches.cancelBatch,
+  deleteBatch: batches.deleteBatch,
+  openBatches: batches.openBatches,
+  ownBatch: batches.ownBatch,
+  disownBatch: batches.disownBatch,
+  addBatchLines: batches.addBatchLines,
+  removeBatchLines: batches.removeBatchLines,
+  restartValidation: batches.restartValidation,
+  endValidation: batches.endValidation,
+  claimBatchLines: batches.claimBatchLines,
+  keepLineAnswers: batches.keepLineAnswers,
+  endLines: batches.endLines,
+  recoverLines: batches.recoverLines,
+  beginFinalizing: batches.beginFinalizing,
+  planOutput: batches.planOutput,
+  listLineResults: batches.listLineResults,
+  endBatch: batches.endBatch,
+  closeBatch: batches.closeBatch,
+  readerOfFile: batches.readerOfFile,
   addAlert: alerts.addAlert,
   listAlerts: alerts.listAlerts,
   getAlert: alerts.getAlert,
