@@ -18,7 +18,7 @@ import type { InferenceHostServices } from '../inference/http/host.ts';
 import { Admission } from '../billing/rate-limits/admission.ts';
 import { Limits } from '../billing/rate-limits/rate-limits.ts';
 import { lacksMemory, monitorLoad } from '../billing/rate-limits/load.ts';
-import { openBatches } from './batches.ts';
+import { openBatches } from './open-batches.ts';
 import { openCounts } from './counts.ts';
 import { steadyClock } from '../billing/rate-limits/steady-clock.ts';
 import { openSpans } from './telemetry-exports.ts';

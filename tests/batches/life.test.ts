@@ -156,8 +156,7 @@ test('a cancelled batch stops within a second, delivers what ran, and charges no
   );
   await until(async () => (await ledger.newest(100)).some(({ ending }) => ending === 'cancelled'));
   const rows = (await ledger.newest(200)).filter(({ batchId }) => batchId === made.id);
-  for (const { ending, costMicrocents } of rows)
-    assert.equal(costMicrocents > 0n, ending === 'finished', ending);
+  for (const { ending, costMicrocents } of rows) assert.equal(costMicrocents > 0n, ending === 'finished', ending);
   assert.equal(rows.filter(({ ending }) => ending === 'finished').length, 20);
   assert.ok((await ledger.sums()).count > before.count);
   assert.deepEqual(await client.cancel(made.id), batch, 'cancelled once');

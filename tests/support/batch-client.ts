@@ -8,7 +8,12 @@ export interface BatchObject {
   readonly status: string;
   readonly model: string | null;
   readonly errors: {
-    readonly data: readonly { readonly code: string; readonly line: number; readonly param: string | null; readonly message: string }[];
+    readonly data: readonly {
+      readonly code: string;
+      readonly line: number;
+      readonly param: string | null;
+      readonly message: string;
+    }[];
   } | null;
   readonly output_file_id: string | null;
   readonly error_file_id: string | null;

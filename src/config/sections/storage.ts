@@ -1,7 +1,17 @@
 import path from 'node:path';
 import { Secret } from '../secret.ts';
 import type { Path } from '../document.ts';
-import { flag, group, integer, hidden, number, partUntilRestart, textLike, type Reading, type Setting } from '../setting.ts';
+import {
+  flag,
+  group,
+  integer,
+  hidden,
+  number,
+  partUntilRestart,
+  textLike,
+  type Reading,
+  type Setting,
+} from '../setting.ts';
 import { serverUrl } from './server-url.ts';
 
 /** For one process, which owns the file. */

@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto';
 
 import type { Caller } from '../../accounts/directory.ts';
 import { ApiError } from '../../platform/errors.ts';
-import type { BatchListRequest, BatchRow } from '../../store/repositories/batches.ts';
+import type { BatchListRequest, BatchRow } from '../../store/repositories/batch-rows.ts';
 import type { Repositories } from '../../store/repositories/repositories.ts';
 import { StoreError } from '../../store/store-error.ts';
 import type { Files } from '../files/files.ts';
@@ -61,9 +61,13 @@ export class Batches {
     };
     const created = await inWords(() => repositories.createBatch({ batch, openMax: openPerAccountMax }));
     if (created === undefined)
-      throw new ApiError('rate_limit_exceeded', `The account has ${openPerAccountMax} batches that are not over, its limit.`, {
-        retryAfterSeconds: 60,
-      });
+      throw new ApiError(
+        'rate_limit_exceeded',
+        `The account has ${openPerAccountMax} batches that are not over, its limit.`,
+        {
+          retryAfterSeconds: 60,
+        },
+      );
     changed();
     return created;
   }

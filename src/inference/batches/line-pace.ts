@@ -1,5 +1,6 @@
 import type { ApiError } from '../../platform/errors.ts';
-import type { BatchRow, LineEnding } from '../../store/repositories/batches.ts';
+import type { LineEnding } from '../../store/repositories/batch-lines.ts';
+import type { BatchRow } from '../../store/repositories/batch-rows.ts';
 import type { LineOutcome } from './line.ts';
 
 /** How often a line is tried whose model or backend fails. */
@@ -51,7 +52,7 @@ export class LinePace {
     return Array.from({ length: longest }, (_, place) => turned.flatMap((own) => own.slice(place, place + 1))).flat();
   }
 
-  /** How many lines a batch may begin, if its account has so many running. */
+  /** How many lines a batch may begin. `running`: lines of its account that run. */
   linesMax({ accountId }: BatchRow, running: number): number {
     return this.#broke.has(accountId) ? 1 - Math.min(1, running) : Infinity;
   }

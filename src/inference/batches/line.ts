@@ -39,17 +39,25 @@ export type LineOutcome =
       readonly result: string;
     };
 
+/** Called once each while a line runs. */
+export interface LineProgress {
+  /** It can be stopped from now on. */
+  begun(stop: () => void): void;
+  /** It has a slot of its model, or waits for one. */
+  placed(): void;
+}
+
 /** What runs lines: an exchange without a socket for each. */
 export interface Lines {
   /** Checks what can be checked without running it. Throws `ApiError`, whose `param` is a place in the line. */
   check(line: BatchLine): Promise<CheckedLine>;
   /**
    * Runs a line on the way of every request. `keep` is called before the charge; `false`: the line belongs to another process, and nothing
-   * is charged. `begun` receives what stops it.
+   * is charged.
    */
   run(
     line: BatchLine & { readonly customId: string },
     keep: (answer: KeptAnswer) => Promise<boolean>,
-    begun: (stop: () => void) => void,
+    progress: LineProgress,
   ): Promise<LineOutcome>;
 }

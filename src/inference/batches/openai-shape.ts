@@ -1,4 +1,5 @@
-import type { BatchRow, LineResult } from '../../store/repositories/batches.ts';
+import type { LineResult } from '../../store/repositories/batch-lines.ts';
+import type { BatchRow } from '../../store/repositories/batch-rows.ts';
 
 /** Batches as clients of the OpenAI interface see them: `/v1/batches`, and the lines of their files. */
 export const openAiBatches = {

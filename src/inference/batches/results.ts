@@ -1,4 +1,5 @@
-import type { BatchRow, LineResult } from '../../store/repositories/batches.ts';
+import type { LineResult } from '../../store/repositories/batch-lines.ts';
+import type { BatchRow } from '../../store/repositories/batch-rows.ts';
 import type { Repositories } from '../../store/repositories/repositories.ts';
 
 const linesAtOnce = 100;

@@ -2,7 +2,8 @@ import { randomBytes } from 'node:crypto';
 
 import type { Caller } from '../../accounts/directory.ts';
 import type { ServiceRecord } from '../../platform/log.ts';
-import type { BatchRow, BatchStatus, ClaimedLine, LineAnswer, LineEnding } from '../../store/repositories/batches.ts';
+import type { ClaimedLine, LineAnswer, LineEnding } from '../../store/repositories/batch-lines.ts';
+import type { BatchRow, BatchStatus } from '../../store/repositories/batch-rows.ts';
 import type { Repositories } from '../../store/repositories/repositories.ts';
 import { StoreError } from '../../store/store-error.ts';
 import type { Files } from '../files/files.ts';
@@ -43,8 +44,12 @@ export interface RunnerOptions {
   readonly owner: () => Uint8Array;
   readonly now: () => number;
   readonly bounds: () => ValidationBounds & { readonly linesRunningMax: number };
-  /** How many lines of a model may begin now, if so many run here. */
-  readonly room: (modelId: string, running: number) => number;
+  /** How many lines of a model may take a slot now. */
+  readonly room: (modelId: string) => number;
+  /** From now on calls `wake` when one of these models, and no other, may have room. */
+  readonly watch: (modelIds: ReadonlySet<string>, wake: () => void) => void;
+  /** Whether other processes share the database. */
+  readonly isShared: boolean;
   /** The caller with this key; `revoked`: there will be none any more; undefined: not now. */
   readonly callerOf: (keyId: string) => Promise<Caller | 'revoked' | undefined>;
   readonly log: (record: ServiceRecord) => void;
@@ -52,7 +57,12 @@ export interface RunnerOptions {
 
 /** How often a process looks for what others, or a client, have changed: a cancelled batch stops within a second. */
 const lookMs = 250;
-const idleLookMs = 1_000;
+/** The same without open batches; alone, a process makes them all itself. */
+const idleLookMs = 5_000;
+/** Between two turns of claims. */
+const turnMs = 5;
+/** How long the batches are taken to be what they were. */
+const freshMs = 100;
 const openAtOnce = 500;
 /** Lines that one claim takes. */
 const claimedAtOnce = 16;
@@ -65,6 +75,8 @@ interface Running {
   readonly batch: BatchRow;
   readonly modelId: string;
   stop: (() => void) | undefined;
+  /** It has its slot, or waits for it in the queue of its model. */
+  isPlaced: boolean;
 }
 
 /**
@@ -85,6 +97,10 @@ export class BatchRunner {
   #looking: Promise<void> | undefined;
   #isAskedAgain = false;
   #timer: NodeJS.Timeout | undefined;
+  /** When it fires, by `performance.now()`. */
+  #dueMs = 0;
+  /** The batches with work left, and when they were read. */
+  #open: { readonly batches: readonly BatchRow[]; readonly atMs: number } | undefined;
 
   constructor(options: RunnerOptions) {
     this.#options = options;
@@ -97,34 +113,44 @@ export class BatchRunner {
     });
   }
 
-  /** Lines that run here. */
-  get running(): number {
-    return this.#running.size;
+  /** Looks at the batches now, and from now on. */
+  begin(): void {
+    this.#open = undefined;
+    this.#wake();
   }
 
-  /** Looks at the batches now, and from now on. */
-  wake = (): void => {
-    clearTimeout(this.#timer);
+  /** There may be room for lines. Called with every slot that becomes free, so turns have a distance. */
+  readonly #wake = (): void => {
     if (this.#ending.signal.aborted) return;
-    if (this.#looking !== undefined) {
-      this.#isAskedAgain = true;
-      return;
-    }
-    this.#isAskedAgain = false;
-    this.#looking = this.#look().then((delayMs) => {
-      this.#looking = undefined;
-      if (this.#isAskedAgain) this.wake();
-      else this.#timer = setTimeout(this.wake, delayMs).unref();
-    });
+    if (this.#looking !== undefined) this.#isAskedAgain = true;
+    else this.#lookIn(turnMs);
   };
+
+  #lookIn(delayMs: number): void {
+    const dueMs = performance.now() + delayMs;
+    if (this.#timer !== undefined && this.#dueMs <= dueMs) return;
+    clearTimeout(this.#timer);
+    this.#dueMs = dueMs;
+    this.#timer = setTimeout(() => {
+      this.#timer = undefined;
+      this.#isAskedAgain = false;
+      this.#looking = this.#look().then((nextMs) => {
+        this.#looking = undefined;
+        if (this.#ending.signal.aborted) return;
+        if (this.#isAskedAgain) this.#lookIn(turnMs);
+        else if (nextMs !== undefined) this.#lookIn(nextMs);
+      });
+    }, delayMs).unref();
+  }
 
   /** Begins nothing any more; lines that run go on. */
   stop(): void {
     clearTimeout(this.#timer);
+    this.#timer = undefined;
     this.#ending.abort(new Error('the service is being stopped'));
   }
 
-  /** Resolves when nothing of it runs. Whoever calls it has stopped the lines. */
+  /** Resolves when nothing of it runs. The lines have been stopped before. */
   async close(): Promise<void> {
     this.stop();
     await this.#looking;
@@ -132,14 +158,20 @@ export class BatchRunner {
     while (this.#running.size > 0) await new Promise((resolve) => setTimeout(resolve, 10));
   }
 
-  /** Never rejects; returns when to look again. */
-  async #look(): Promise<number> {
+  /** Never rejects; returns when to look again, if ever. */
+  async #look(): Promise<number | undefined> {
     try {
-      const open = await this.#options.repositories.openBatches({ limit: openAtOnce });
-      this.#forget(open);
-      for (const batch of open) await this.#advance(batch);
+      const before = this.#open;
+      const isFresh = before !== undefined && performance.now() - before.atMs < freshMs;
+      const open = isFresh ? before.batches : await this.#options.repositories.openBatches({ limit: openAtOnce });
+      if (!isFresh) {
+        this.#open = { batches: open, atMs: performance.now() };
+        this.#forget(open);
+        for (const batch of open) await this.#advance(batch);
+      }
       await this.#claim(open.filter(({ status }) => status === 'in_progress'));
-      return open.length === 0 ? idleLookMs : lookMs;
+      if (open.length > 0) return lookMs;
+      return this.#options.isShared ? idleLookMs : undefined;
     } catch (error) {
       this.#failed('look', error);
       return againMs;
@@ -150,6 +182,12 @@ export class BatchRunner {
     const ids = new Set(open.map(({ id }) => id));
     for (const id of this.#recovered.keys()) if (!ids.has(id)) this.#recovered.delete(id);
     this.#pace.forget(ids);
+  }
+
+  /** A batch has come to its next step. */
+  #again(): void {
+    this.#open = undefined;
+    this.#wake();
   }
 
   async #advance(batch: BatchRow): Promise<void> {
@@ -165,7 +203,7 @@ export class BatchRunner {
         const at = now();
         if (at < batch.expiresAt && batch.completed + batch.errored < batch.requests) return;
         await repositories.beginFinalizing({ id, at });
-        this.#isAskedAgain = true;
+        this.#again();
         return;
       }
       case 'cancelling':
@@ -208,12 +246,12 @@ export class BatchRunner {
           await new Promise((resolve) => setTimeout(resolve, againMs).unref());
         }
       })
-      // Whatever was not ended is left to whoever comes first.
+      // What was not ended is left to the process that comes first.
       .then(() => repositories.disownBatch({ id, owner }))
       .catch((error: unknown) => this.#failed('disown', error))
       .finally(() => {
         this.#working.delete(id);
-        this.wake();
+        this.#again();
       });
     this.#working.set(id, working);
   }
@@ -254,10 +292,13 @@ export class BatchRunner {
 
   /** Takes lines for the room that there is. Accounts take turns, and so do their batches. */
   async #claim(batches: readonly BatchRow[]): Promise<void> {
-    const { bounds, room } = this.#options;
+    const { bounds, room, watch } = this.#options;
     const models = new Set(batches.flatMap(({ models: named }) => named ?? []));
+    watch(models, this.#wake);
     for (const modelId of models) {
-      let left = Math.min(room(modelId, this.#linesWhere((line) => line.modelId === modelId)), bounds().linesRunningMax - this.#running.size);
+      // Lines that have begun may not have their slot yet.
+      const placing = this.#linesWhere((line) => line.modelId === modelId && !line.isPlaced);
+      let left = Math.min(room(modelId) - placing, bounds().linesRunningMax - this.#running.size);
       let turn = this.#pace.inTurn(batches.filter((batch) => batch.models?.includes(modelId) === true));
       while (left > 0 && turn.length > 0 && !this.#ending.signal.aborted) {
         const next: BatchRow[] = [];
@@ -296,18 +337,12 @@ export class BatchRunner {
     return claimed.length;
   }
 
-  /** Never rejects. A line whose end could not be written is taken back from the ledger, by whoever has the database next. */
-  async #run(
-    batch: BatchRow,
-    claimed: ClaimedLine,
-    modelId: string,
-    caller: Caller,
-    owner: Uint8Array,
-  ): Promise<void> {
+  /** Never rejects. If the end of a line cannot be written, the next owner of the database finds it in the ledger. */
+  async #run(batch: BatchRow, claimed: ClaimedLine, modelId: string, caller: Caller, owner: Uint8Array): Promise<void> {
     const { batchId, line, customId, offsetBytes } = claimed;
     const { files, lines } = this.#options;
     const name = `${batchId} ${line}`;
-    const running: Running = { batch, modelId, stop: undefined };
+    const running: Running = { batch, modelId, stop: undefined, isPlaced: false };
     this.#running.set(name, running);
     const own = { batchId, line, owner };
     let ending: LineEnding;
@@ -316,7 +351,10 @@ export class BatchRunner {
       const outcome = await lines.run(
         { batchId: wires[batch.wire].idOf(batch), endpoint: batch.endpoint, caller, bytes, customId },
         (answer) => this.#answers.add({ ...own, ...answer }),
-        (stop) => (running.stop = stop),
+        {
+          begun: (stop) => (running.stop = stop),
+          placed: () => (running.isPlaced = true),
+        },
       );
       ending = { ...own, ...this.#pace.endingOf(outcome, batch, claimed.tries, this.#linesOf(batch.accountId)) };
     } catch (error) {
@@ -327,7 +365,7 @@ export class BatchRunner {
       await this.#ended(ending);
     } finally {
       this.#running.delete(name);
-      this.wake();
+      this.#wake();
     }
   }
 

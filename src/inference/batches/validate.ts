@@ -2,7 +2,8 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 
 import type { Caller } from '../../accounts/directory.ts';
 import { toApiError } from '../../platform/errors.ts';
-import type { BatchRow, NewLine } from '../../store/repositories/batches.ts';
+import type { NewLine } from '../../store/repositories/batch-lines.ts';
+import type { BatchRow } from '../../store/repositories/batch-rows.ts';
 import type { BatchFault } from '../../store/schema/tables.ts';
 import type { Lines } from './line.ts';
 import { splitLines } from './split-lines.ts';
@@ -27,7 +28,7 @@ export interface Validation {
 
 export type Validated = Pick<BatchRow, 'models'> | { readonly faults: readonly BatchFault[] };
 
-/** So many faults are told; the file has to be mended and sent again anyway. */
+/** Further faults are not reported: the file has to be corrected and sent again anyway. */
 const faultsMax = 100;
 const linesAtOnce = 500;
 const modelsMax = 100;

@@ -1,4 +1,4 @@
-import type { BatchRow } from '../../store/repositories/batches.ts';
+import type { BatchRow } from '../../store/repositories/batch-rows.ts';
 import { openAiBatches } from './openai-shape.ts';
 import type { PrintResult } from './results.ts';
 

@@ -112,9 +112,7 @@ export class Files {
     this.#arriving.add(id);
     try {
       const at = this.#now();
-      const hasRoom = await this.#inWords(() =>
-        this.#repositories.beginFile({ id, accountId, bytesMax, at, bounds }),
-      );
+      const hasRoom = await this.#inWords(() => this.#repositories.beginFile({ id, accountId, bytesMax, at, bounds }));
       if (!hasRoom) throw noRoom(bounds);
       let isFinishing = false;
       try {

@@ -93,7 +93,7 @@ function checkUpload({ request, key, zdr, lease, host }: Exchange): void {
   host.services.admission.check(declared, largeBodyBytes);
 }
 
-/** Of any purpose: which one it has may follow the file. */
+/** The purpose is not known yet. */
 const largestUpload = (request: IncomingMessage, { fileBytesMax, batchFileBytesMax }: RequestLimits): number =>
   fileShape(request) === openAiShape ? Math.max(fileBytesMax, batchFileBytesMax) : fileBytesMax;
 
@@ -108,7 +108,10 @@ async function upload(exchange: Exchange, accountId: string): Promise<void> {
   try {
     if (request.headers.expect !== undefined && request.httpVersion === '1.1') exchange.response.writeContinue();
     const bytesMax = Math.min(largestUpload(request, limits), declaredLength(request) ?? Infinity);
-    const options = { bytesMax, fields: shape === openAiShape ? openAiFields : anthropicFields };
+    // A purpose may follow the file, and a file that is too large is refused before it has been sent.
+    const ofName = (name: string | undefined): number =>
+      name?.toLowerCase().endsWith('.jsonl') === true ? largestUpload(request, limits) : limits.fileBytesMax;
+    const options = { bytesMax: ofName, fields: shape === openAiShape ? openAiFields : anthropicFields };
     const multipart = await readMultipart(request, options, signal);
     try {
       const facts = async (bytes: number): Promise<UploadFacts> => {

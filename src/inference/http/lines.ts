@@ -3,7 +3,7 @@ import { requestIds } from '../../platform/ids/request-id.ts';
 import { publicIdOf } from '../../platform/ids/uuid.ts';
 import { Fold } from '../../generation/fold.ts';
 import type { GenerationBatch } from '../../generation/event.ts';
-import type { BatchLine, CheckedLine, KeptAnswer, LineOutcome, Lines } from '../batches/line.ts';
+import type { BatchLine, CheckedLine, KeptAnswer, LineOutcome, LineProgress, Lines } from '../batches/line.ts';
 import { allow } from '../pipeline/allow.ts';
 import { errorOfCancel } from '../pipeline/cancellation.ts';
 import type { InferenceRoute } from '../pipeline/route.ts';
@@ -70,7 +70,7 @@ export const noRetention = (): ApiError =>
 /** Runs lines of batches on the way that requests take, from the parsed body on. */
 export const linesOn = (host: Host): Lines => ({
   check: (line) => check(host, line),
-  run: (line, keep, begun) => run(host, line, keep, begun),
+  run: (line, keep, progress) => run(host, line, keep, progress),
 });
 
 async function check(host: Host, line: BatchLine): Promise<CheckedLine> {
@@ -80,8 +80,7 @@ async function check(host: Host, line: BatchLine): Promise<CheckedLine> {
     const wrong = (param: string, message: string): ApiError =>
       new ApiError('schema_validation_failed', `'${param}' ${message}`, { param });
     if (typeof customId !== 'string' || customId === '') throw wrong('custom_id', 'is required: a text.');
-    if (customId.length > customIdLengthMax)
-      throw wrong('custom_id', `has more than ${customIdLengthMax} characters.`);
+    if (customId.length > customIdLengthMax) throw wrong('custom_id', `has more than ${customIdLengthMax} characters.`);
     if (method !== 'POST') throw wrong('method', 'must be POST.');
     if (url !== line.endpoint) throw wrong('url', `must be ${line.endpoint}, as in the batch.`);
     if (typeof body !== 'object' || body === null || Array.isArray(body))
@@ -103,13 +102,13 @@ async function run(
   host: Host,
   line: BatchLine & { readonly customId: string },
   keep: (answer: KeptAnswer) => Promise<boolean>,
-  begun: (stop: () => void) => void,
+  progress: LineProgress,
 ): Promise<LineOutcome> {
   const { services } = host;
   const call = new LineCall(host, line);
   const { running, sentId } = call;
   call.clientId = requestIds(line.customId, sentId).clientId;
-  begun(() => running.cancel('cancelled'));
+  progress.begun(() => running.cancel('cancelled'));
   let failed: Exclude<LineOutcome, { readonly kind: 'answered' }> | undefined;
   try {
     if (!services.ready()) throw errorOfCancel('drain', undefined);
@@ -132,7 +131,9 @@ async function run(
       if (batch.at(-1)?.type !== 'usage') fold.read(batch);
       return true;
     };
-    await runOrder(order, head, call, deliver, { signal: call.signal, settling });
+    const ran = runOrder(order, head, call, deliver, { signal: call.signal, settling });
+    progress.placed();
+    await ran;
   } catch (error) {
     const { cancelled } = running;
     const reported = toApiError(cancelled === undefined ? error : errorOfCancel(cancelled, call.order?.model.id));

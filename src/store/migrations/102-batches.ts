@@ -1,9 +1,10 @@
 /** Batches, their lines, and the batch that a request was a line of. */
-import { sql } from 'kysely';
-import type { Step } from './migrate.ts';
+import { sql, type Kysely } from 'kysely';
+import type { Database } from '../database.ts';
+import type { SchemaDialect } from '../schema/create-schema.ts';
 
-export const batches: Step = {
-  up: async (db, dialect) => {
+export const batches = {
+  up: async (db: Kysely<Database>, dialect: SchemaDialect): Promise<void> => {
     const integer = dialect === 'sqlite' ? 'integer' : 'bigint';
     const bytes = dialect === 'sqlite' ? 'blob' : 'bytea';
     const storage = dialect === 'sqlite' ? ' strict, without rowid' : '';

@@ -17,7 +17,8 @@ import * as keyLastUse from './key-last-use.ts';
 import * as loadedKeys from './loaded-keys.ts';
 import * as generations from './generations.ts';
 import * as keptItems from './stored-items.ts';
-import * as batches from './batches.ts';
+import * as batchLines from './batch-lines.ts';
+import * as batches from './batch-rows.ts';
 import * as files from './files.ts';
 import * as limitWindows from './limit-windows.ts';
 import * as idempotency from './idempotency.ts';
@@ -94,17 +95,17 @@ const rowOperations = {
   openBatches: batches.openBatches,
   ownBatch: batches.ownBatch,
   disownBatch: batches.disownBatch,
-  addBatchLines: batches.addBatchLines,
-  removeBatchLines: batches.removeBatchLines,
+  addBatchLines: batchLines.addBatchLines,
+  removeBatchLines: batchLines.removeBatchLines,
   restartValidation: batches.restartValidation,
   endValidation: batches.endValidation,
-  claimBatchLines: batches.claimBatchLines,
-  keepLineAnswers: batches.keepLineAnswers,
-  endLines: batches.endLines,
-  recoverLines: batches.recoverLines,
+  claimBatchLines: batchLines.claimBatchLines,
+  keepLineAnswers: batchLines.keepLineAnswers,
+  endLines: batchLines.endLines,
+  recoverLines: batchLines.recoverLines,
   beginFinalizing: batches.beginFinalizing,
   planOutput: batches.planOutput,
-  listLineResults: batches.listLineResults,
+  listLineResults: batchLines.listLineResults,
   endBatch: batches.endBatch,
   closeBatch: batches.closeBatch,
   readerOfFile: batches.readerOfFile,

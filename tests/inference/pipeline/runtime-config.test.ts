@@ -15,7 +15,8 @@ const limits: RequestLimits = {
   keepAliveMs: 1,
   readerStallMs: 1,
   bodyBytesMax: 1,
-  batchFileBytesMax: 1, fileBytesMax: 1,
+  batchFileBytesMax: 1,
+  fileBytesMax: 1,
   requestDeadlineMs: 1,
 };
 const modelIds = ['a', 'b'];

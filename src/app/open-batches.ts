@@ -5,7 +5,7 @@ import { Batches } from '../inference/batches/batches.ts';
 import type { Lines } from '../inference/batches/line.ts';
 import { BatchRunner } from '../inference/batches/runner.ts';
 import type { Files } from '../inference/files/files.ts';
-import { isReady } from '../inference/pipeline/backend-pool.ts';
+import type { IdleSlots } from '../inference/pipeline/idle-slots.ts';
 import type { RuntimeConfig } from '../inference/pipeline/runtime-config.ts';
 import type { Log } from '../platform/log.ts';
 import type { Store } from './stores.ts';
@@ -25,12 +25,13 @@ export interface BatchParts {
 export function openBatches({ store, files, directory, keyLookUps, now, log, config, runtimeConfig }: BatchParts) {
   const { repositories } = store;
   let runner: BatchRunner | undefined;
+  const watching = new Watching();
   const batches = new Batches({
     repositories,
     files,
     bounds: () => config().batches,
     now,
-    changed: () => runner?.wake(),
+    changed: () => runner?.begin(),
   });
   return {
     batches,
@@ -42,34 +43,37 @@ export function openBatches({ store, files, directory, keyLookUps, now, log, con
         owner: () => store.ledger.replicaId,
         now,
         bounds: () => ({ ...config().batches, lineBytesMax: runtimeConfig().limits.bodyBytesMax - 1 }),
-        room: (modelId, running) => roomOf(runtimeConfig(), modelId, running),
+        room: (modelId) => runtimeConfig().pools.get(modelId)?.idle.free ?? 0,
+        watch: (modelIds, wake) => watching.watch(modelIds, runtimeConfig(), wake),
+        isShared: store.limits !== undefined,
         callerOf: async (keyId) => {
           const found = directory.findById(keyId);
           return typeof found === 'object' ? found : await keyLookUps.readById(keyId);
         },
         log: (record) => log.service(record),
       });
-      runner.wake();
+      runner.begin();
     },
     /** Begins no further lines. */
     stop: (): void => runner?.stop(),
-    close: async (): Promise<void> => await runner?.close(),
+    close: async (): Promise<void> => {
+      watching.watch(new Set(), runtimeConfig(), () => {});
+      await runner?.close();
+    },
   };
 }
 
-/** Lines that a backend without a bound of its own takes at once. */
-const unboundedLines = 16;
+/** The slots of models that have lines to run. A reload of the configuration may replace them. */
+class Watching {
+  readonly #watched = new Map<IdleSlots, () => void>();
 
-/** Slots of a model that nobody else waits for. Lines that have begun may not have theirs yet. */
-function roomOf({ pools }: RuntimeConfig, modelId: string, lines: number): number {
-  const pool = pools.get(modelId);
-  if (pool === undefined || pool.queue.length > 0) return 0;
-  let slots = 0;
-  let running = 0;
-  for (const backend of pool.backends) {
-    if (!isReady(backend)) continue;
-    slots += Math.min(backend.concurrencyMax, unboundedLines);
-    running += Math.min(backend.running, backend.concurrencyMax);
+  watch(modelIds: ReadonlySet<string>, { pools }: RuntimeConfig, wake: () => void): void {
+    const wanted = new Set([...modelIds].flatMap((id) => pools.get(id)?.idle ?? []));
+    for (const [idle, end] of this.#watched)
+      if (!wanted.has(idle)) {
+        end();
+        this.#watched.delete(idle);
+      }
+    for (const idle of wanted) if (!this.#watched.has(idle)) this.#watched.set(idle, idle.watch(wake));
   }
-  return Math.max(0, slots - Math.max(running, lines));
 }
