@@ -6,6 +6,7 @@ import type { KeyedRequest } from '../pipeline/idempotency.ts';
 import type { Order } from '../pipeline/order.ts';
 import type { CountingRoute, InferenceRoute, Route } from '../pipeline/route.ts';
 import { checkContentType, checkDeclaredLength, declaredLength, largeBodyBytes, readBody } from './body.ts';
+import type { Body } from './body.ts';
 import { callerOf, caughtUp, requireCaller, zdrRequired } from './caller.ts';
 import type { Exchange } from './exchange.ts';
 import { respondKeyed } from './keyed.ts';
