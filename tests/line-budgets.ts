@@ -5,7 +5,6 @@
  */
 export const lineBudgets: Readonly<Record<string, number>> = {
   src: 5,
-<<<<<<< HEAD
   'src/account-api': 9661,
   'src/accounts': 4296,
   'src/app': 4724,
@@ -13,15 +12,6 @@ export const lineBudgets: Readonly<Record<string, number>> = {
   'src/catalog': 608,
   'src/cli': 9583,
   'src/config': 4848,
-=======
-  'src/account-api': 9661,
-  'src/accounts': 4296,
-  'src/app': 4680,
-  'src/billing': 6576,
-  'src/catalog': 608,
-  'src/cli': 9472,
-  'src/config': 4836,
->>>>>>> 15c04326 (Batches with the official client, and on three replicas)
   'src/generation': 648,
   'src/inference/batches': 1021,
   'src/inference/claims': 329,
@@ -29,7 +19,6 @@ export const lineBudgets: Readonly<Record<string, number>> = {
   'src/inference/dialects': 5761,
   'src/inference/discovery': 656,
   'src/inference/engine-builds': 414,
-<<<<<<< HEAD
   'src/inference/engines': 17875,
   'src/inference/files': 1013,
   'src/inference/http': 2691,
@@ -42,20 +31,6 @@ export const lineBudgets: Readonly<Record<string, number>> = {
   'src/notifications': 591,
   'src/platform': 7181,
   'src/store': 18867,
-=======
-  'src/inference/engines': 17891,
-  'src/inference/files': 1013,
-  'src/inference/http': 2685,
-  'src/inference/images': 485,
-  'src/inference/model-files': 2407,
-  'src/inference/openapi': 1019,
-  'src/inference/output-parsers': 1960,
-  'src/inference/pipeline': 5739,
-  'src/inference/routing': 1902,
-  'src/notifications': 591,
-  'src/platform': 7075,
-  'src/store': 18852,
->>>>>>> 15c04326 (Batches with the official client, and on three replicas)
   'src/tax': 150,
 };
 
