@@ -191,7 +191,7 @@ test('a step runs once, on what is there, and its failure leaves everything as i
   connection.exec('create table added_by_step (id text)');
   await assert.rejects(
     migrate(db, 'sqlite'),
-    unusable(/the migration failed at 101-leases-made-anew \(.*already exists/),
+    unusable(/the migration failed at 900-leases-made-anew \(.*already exists/),
   );
   assert.deepEqual(await migrationsThatRan(db), ['100-baseline']);
   connection.exec('drop table added_by_step');

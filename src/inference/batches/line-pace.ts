@@ -8,8 +8,8 @@ const triesMax = 3;
 const retryMs = 1_000;
 /** How long a batch waits after a line found no credit. */
 const noCreditMs = 5_000;
-/** How long its next line waits for credit that others of the account hold. */
-const heldCreditMs = 500;
+/** The same while other lines of the account hold credit. */
+const heldCreditMs = 200;
 
 type Ending<Of = LineEnding> = Of extends LineEnding ? Omit<Of, 'batchId' | 'line' | 'owner'> : never;
 
@@ -18,7 +18,9 @@ export class LinePace {
   readonly #now: () => number;
   /** When a batch may begin its next line. */
   readonly #restUntil = new Map<string, number>();
-  /** Accounts of which a line has found no credit since one was charged: their batches try one line at a time. */
+  /** How many lines of an account may run, after one of them found too little credit beside the others; absent: any number. */
+  readonly #allowances = new Map<string, number>();
+  /** Accounts of which a line has ended without credit since one was charged. */
   readonly #broke = new Set<string>();
   #turns = 0;
 
@@ -29,7 +31,9 @@ export class LinePace {
   /** Drops what is known of batches that are over. */
   forget(open: ReadonlySet<string>): void {
     for (const id of this.#restUntil.keys()) if (!open.has(id)) this.#restUntil.delete(id);
-    if (open.size === 0) this.#broke.clear();
+    if (open.size > 0) return;
+    this.#broke.clear();
+    this.#allowances.clear();
   }
 
   rest({ id }: Pick<BatchRow, 'id'>, ms: number): void {
@@ -54,13 +58,15 @@ export class LinePace {
 
   /** How many lines a batch may begin. `running`: lines of its account that run. */
   linesMax({ accountId }: BatchRow, running: number): number {
-    return this.#broke.has(accountId) ? 1 - Math.min(1, running) : Infinity;
+    return Math.max(0, (this.#allowances.get(accountId) ?? Infinity) - running);
   }
 
   /** `running`: lines of the account that run here, this one included. */
   endingOf(outcome: LineOutcome, batch: BatchRow, tries: number, running: number): Ending {
+    const allowance = this.#allowances.get(batch.accountId);
     if (outcome.kind === 'answered') {
       this.#broke.delete(batch.accountId);
+      if (allowance !== undefined) this.#allowances.set(batch.accountId, allowance + 1);
       return { state: 'completed' };
     }
     const { error, result, isStopped } = outcome;
@@ -72,11 +78,13 @@ export class LinePace {
     // A batch that is over prints it as cancelled or expired.
     if (isStopped) return again(0);
     if (error.status === 402) {
-      // What other lines hold comes back; only one that holds nothing back has found no credit.
+      // What other lines hold comes back in part: only one that ran alone has found no credit.
       if (running > 1) {
+        this.#allowances.set(batch.accountId, Math.max(1, Math.floor(Math.min(allowance ?? Infinity, running) / 2)));
         this.rest(batch, heldCreditMs);
         return again(heldCreditMs);
       }
+      this.#allowances.set(batch.accountId, 1);
       this.rest(batch, noCreditMs);
       // One line says so; the others wait for credit.
       if (this.#broke.has(batch.accountId)) return again(0);

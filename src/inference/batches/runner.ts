@@ -1,4 +1,5 @@
 import { randomBytes } from 'node:crypto';
+import { setMaxListeners } from 'node:events';
 
 import type { Caller } from '../../accounts/directory.ts';
 import type { ServiceRecord } from '../../platform/log.ts';
@@ -105,6 +106,8 @@ export class BatchRunner {
   constructor(options: RunnerOptions) {
     this.#options = options;
     this.#pace = new LinePace(options.now);
+    // Every line that reads its part of a file listens.
+    setMaxListeners(0, this.#ending.signal);
     const { repositories } = options;
     this.#answers = new GroupedWrites((answers) => repositories.keepLineAnswers({ answers }));
     this.#endings = new GroupedWrites(async (endings) => {
