@@ -41,6 +41,8 @@ const arrows: Readonly<Record<string, readonly string[]>> = {
   // Builds of the embedded engine for GPUs, and how they come onto this computer.
   'inference/engine-builds': ['inference/model-files', 'platform'],
   'inference/files': ['platform', 'store'],
+  // Files of requests, and the work on them; what runs a line is given to it.
+  'inference/batches': ['accounts', 'inference/files', 'platform', 'store'],
   'inference/model-files': ['config', 'generation', 'platform'],
   // What a backend is said to do, and whether it does.
   'inference/claims': ['generation', 'inference/engines', 'platform'],
@@ -71,6 +73,7 @@ const arrows: Readonly<Record<string, readonly string[]>> = {
     'billing/rate-limits',
     'catalog',
     'generation',
+    'inference/batches',
     'inference/dialects',
     'inference/files',
     'inference/images',

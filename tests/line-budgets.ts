@@ -5,31 +5,32 @@
  */
 export const lineBudgets: Readonly<Record<string, number>> = {
   src: 5,
-  'src/account-api': 9657,
-  'src/accounts': 4265,
-  'src/app': 4630,
-  'src/billing': 6548,
+  'src/account-api': 9661,
+  'src/accounts': 4296,
+  'src/app': 4724,
+  'src/billing': 6562,
   'src/catalog': 608,
   'src/cli': 9583,
-  'src/config': 4824,
+  'src/config': 4848,
   'src/generation': 648,
+  'src/inference/batches': 1021,
   'src/inference/claims': 329,
   'src/inference/constraints': 4874,
   'src/inference/dialects': 5761,
   'src/inference/discovery': 656,
   'src/inference/engine-builds': 414,
   'src/inference/engines': 17875,
-  'src/inference/files': 985,
-  'src/inference/http': 2303,
+  'src/inference/files': 1013,
+  'src/inference/http': 2691,
   'src/inference/images': 485,
   'src/inference/model-files': 2407,
   'src/inference/openapi': 1019,
   'src/inference/output-parsers': 1885,
-  'src/inference/pipeline': 5722,
+  'src/inference/pipeline': 5742,
   'src/inference/routing': 1909,
   'src/notifications': 591,
-  'src/platform': 7176,
-  'src/store': 18125,
+  'src/platform': 7181,
+  'src/store': 18867,
   'src/tax': 150,
 };
 
@@ -38,7 +39,7 @@ export const fileLinesMax = 500;
 
 /** Files that have more, and how many they may have. The tables of the database are one description. */
 export const longFiles: Readonly<Record<string, number>> = {
-  'src/store/schema/tables.ts': 1196,
+  'src/store/schema/tables.ts': 1302,
 };
 
 /** `src/inference/engines/openai/x.ts` counts for `src/inference/engines`, `src/store/x.ts` for `src/store`. */

@@ -127,6 +127,7 @@ export const receiptSchema = Type.Object({
         'The models that did not serve it, the one that was asked for first; null where that one did. `model` names the one that served and is charged, or the one that was asked for where none did.',
     }),
   ),
+  batch_id: nullable(Type.String({ description: 'The batch that it was a line of; null: none.' })),
   tokens_counted: Type.Boolean({ description: 'Counted by the service, because the backend reported no usage.' }),
   lines: Type.Array(lineSchema, { description: 'Tokens times prices, at the rates in force when it started.' }),
   sum_microcents: Type.String({ description: 'Sum of the lines, before it is rounded up once.' }),
@@ -224,6 +225,7 @@ function generationReceipt(
     backend: row.backend,
     attempts: row.attempts?.map(attemptObject) ?? null,
     fallbacks: row.fallbacks?.map(({ model, reason, isSkipped }) => ({ model, reason, skipped: isSkipped })) ?? null,
+    batch_id: row.batchId ?? null,
     tokens_counted: row.counted,
     lines: lines.map(({ item, tokens, price, millionths }) => ({
       item,
@@ -338,6 +340,7 @@ const endings: Readonly<Record<Ending, string>> = {
   failed: 'The service or the model failed: nothing is charged.',
   deadline: 'The request exceeded the time limit: nothing is charged.',
   drained: 'The service was stopped: nothing is charged.',
+  cancelled: 'Its batch was cancelled, or its key could not be used any more: nothing is charged.',
   lost: 'The charge could not be recorded: nothing is charged.',
   crashed: 'The process that served it ended unexpectedly: nothing is charged.',
 };

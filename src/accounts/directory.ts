@@ -202,6 +202,14 @@ export class Directory {
     return this.#isLive(known, hash) ? { account: known.account.caller, key: known.key } : undefined;
   }
 
+  /** The caller with a key of this id, for work that it has left here; otherwise as `find`. */
+  findById(keyId: string): Caller | 'cold' | undefined {
+    const known = this.#keys.get(keyId);
+    if (known === undefined) return this.#isWhole ? undefined : 'cold';
+    known.isUsed = true;
+    return this.#isLive(known, known.hash) ? { account: known.account.caller, key: known.key } : undefined;
+  }
+
   /** The hash by which the database finds a presented key. */
   hashOf(presented: string): string | undefined {
     const text = parseKey(presented);

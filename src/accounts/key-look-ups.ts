@@ -7,7 +7,7 @@ import { FairQueue } from '../platform/fair-queue.ts';
 import { widestNetworkOf } from '../platform/ip/network.ts';
 import type { Repositories } from '../store/repositories/repositories.ts';
 import { ratesOf } from './account-rates.ts';
-import type { Directory } from './directory.ts';
+import type { Caller, Directory } from './directory.ts';
 import { fillFilter } from './fill-filter.ts';
 
 /** Maximum keys in one statement. */
@@ -21,7 +21,7 @@ const readsMax = 10;
 /** Delay after the filter could not be read. */
 const fillAgainMs = 5_000;
 
-export type LookedUpRepositories = Pick<Repositories, 'findKeys' | 'listAccountPrices' | 'listKeyHashes'>;
+export type LookedUpRepositories = Pick<Repositories, 'findKeys' | 'loadKeys' | 'listAccountPrices' | 'listKeyHashes'>;
 
 /** Whether the filter of all keys was read. */
 export type FilterOutcome = { readonly keys: number; readonly elapsedMs: number } | { readonly error: unknown };
@@ -82,6 +82,29 @@ export class KeyLookUps {
     this.#waiting.set(hash, waiting);
     if (!this.#isReading) void this.#readAll();
     return waiting.promise;
+  }
+
+  /** The caller with a key of this id; undefined: not now, because it is paused or expired; `revoked`: never again. */
+  async readById(keyId: string): Promise<Caller | 'revoked' | undefined> {
+    const { directory, repositories, now } = this.#options;
+    for (let reads = 0; reads < readsMax; reads++) {
+      const found = directory.findById(keyId);
+      if (typeof found === 'object') return found;
+      const read = directory.beginRead();
+      try {
+        const keys = await repositories.loadKeys({ ids: [keyId] });
+        const [key] = keys;
+        if (key === undefined) return 'revoked';
+        if (found === undefined) return undefined;
+        const rates = await ratesOf([key.accountId], repositories, now());
+        directory.take(read, [Buffer.from(key.hash).toString('latin1')], keys, rates);
+      } finally {
+        directory.endRead(read);
+      }
+      const later = directory.findById(keyId);
+      if (later !== 'cold') return later;
+    }
+    return undefined;
   }
 
   /** Fills the filter in the background if it is missing or too full. */

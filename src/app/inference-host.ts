@@ -18,6 +18,7 @@ import type { InferenceHostServices } from '../inference/http/host.ts';
 import { Admission } from '../billing/rate-limits/admission.ts';
 import { Limits } from '../billing/rate-limits/rate-limits.ts';
 import { lacksMemory, monitorLoad } from '../billing/rate-limits/load.ts';
+import { openBatches } from './open-batches.ts';
 import { openCounts } from './counts.ts';
 import { steadyClock } from '../billing/rate-limits/steady-clock.ts';
 import { openSpans } from './telemetry-exports.ts';
@@ -123,6 +124,14 @@ export async function openServing(options: ServingOptions, opened: Opened): Prom
   opened.push(() => processReadings.stop());
   let inferenceSockets = (): number => 0;
   const readings = { process: processReadings, inferenceSockets: () => inferenceSockets(), spans, work: work.readings };
+  const batches = openBatches({
+    ...options,
+    ...accounts,
+    files: kept.files,
+    config: () => models.rollout.config,
+    runtimeConfig: () => models.runtimeConfigs.current,
+  });
+  opened.push(() => batches.close());
   const metrics: ServiceMetrics = metricsOf(options, accounts, limits, models, readings);
 
   /** Set before it stops: a load balancer first has to see that it is not ready. */
@@ -146,7 +155,7 @@ export async function openServing(options: ServingOptions, opened: Opened): Prom
     newId,
     now,
     listen: async () => {
-      const parts = { accounts, kept, limits, models, metrics, spans, jsonThreads, work };
+      const parts = { accounts, kept, batches, limits, models, metrics, spans, jsonThreads, work };
       const host = hostOf(options, parts, { ready: () => !stopping, isReady });
       inferenceHost = host;
       inferenceSockets = countSockets(host);
@@ -166,6 +175,7 @@ export async function openServing(options: ServingOptions, opened: Opened): Prom
       leaving = true;
       if (drainDelayMs > 0) await delay(drainDelayMs, undefined, { signal: cut.signal }).catch(() => {});
       stopping = true;
+      batches.stop();
       kept.stopTidying();
       processReadings.stop();
       endMonitor();
@@ -178,6 +188,7 @@ export async function openServing(options: ServingOptions, opened: Opened): Prom
       inferenceHost?.closeAllConnections();
     },
     close: async () => {
+      await batches.close();
       await Promise.all([jsonThreads.close(), models.close(), spans?.close()]);
       work.pdfs.close();
       await kept.files.close();
@@ -396,6 +407,7 @@ interface OwnReadings {
 interface HostParts {
   readonly accounts: Accounts;
   readonly kept: Kept;
+  readonly batches: ReturnType<typeof openBatches>;
   readonly limits: RunningLimits;
   readonly models: Models;
   readonly metrics: ServiceMetrics;
@@ -425,6 +437,8 @@ function hostOf({ version, log, accountUrl, config }: ServingOptions, parts: Hos
       idempotency,
       imageFetcher,
       files,
+      batches: parts.batches.batches,
+      batchLines: parts.batches.begin,
       fileParts,
       promptCounts,
       newId,

@@ -3,7 +3,7 @@ import { createHmac } from 'node:crypto';
 import type { Secret } from '../accounts/secret.ts';
 import { Catalog } from '../catalog/catalog.ts';
 import type { Model } from '../catalog/model.ts';
-import type { Config, LimitsConfig, ModelConfig, ServerConfig } from '../config/config.ts';
+import type { Config, ModelConfig, ServerConfig } from '../config/config.ts';
 import { largestBody } from '../inference/http/body-budget.ts';
 import { openBackendPool } from '../inference/pipeline/backend-pool.ts';
 import type { Backend, BackendPool } from '../inference/pipeline/backend-pool.ts';
@@ -36,7 +36,7 @@ export function runtimeConfigOf(
   const waitMaxMs = config.server.limits.firstTokenTimeoutMs;
   return {
     catalog: new Catalog(config.models.map((model) => modelWith(model, backends))),
-    limits: requestLimits(config.server.limits, room),
+    limits: requestLimits(config, room),
     trustedProxies: trustedProxiesOf(config.server),
     allowedOrigins: allowedOrigins(config.server),
     images: {
@@ -76,7 +76,8 @@ const ownHosts = ({ server }: Config): readonly string[] =>
     url === undefined ? [] : [new URL(url).hostname],
   );
 
-const requestLimits = (limits: LimitsConfig, room: BodyRoom): RequestLimits => ({
+const requestLimits = ({ server: { limits }, batches }: Config, room: BodyRoom): RequestLimits => ({
+  batchFileBytesMax: batches.fileBytesMax,
   primeMs: limits.primeTimeoutMs,
   keepAliveMs: limits.primeTimeoutMs,
   readerStallMs: limits.readerStallTimeoutMs,

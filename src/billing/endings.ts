@@ -12,6 +12,7 @@ export function isCharged(ending: Ending): boolean {
     case 'failed':
     case 'deadline':
     case 'drained':
+    case 'cancelled':
     case 'lost':
     case 'crashed':
       return false;

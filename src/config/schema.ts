@@ -5,7 +5,7 @@ import { accounts, invoices, payments, paymentsInUse, plans } from './sections/m
 import { images, mail, webhooks } from './sections/outbound.ts';
 import { server } from './sections/server.ts';
 import { signIn } from './sections/sign-in.ts';
-import { files, items, retention, storage, type StorageConfig } from './sections/storage.ts';
+import { batches, files, items, retention, storage, type StorageConfig } from './sections/storage.ts';
 import { telemetry } from './sections/telemetry.ts';
 import { group, type Reading, type Setting, type ValueOf } from './setting.ts';
 
@@ -26,6 +26,7 @@ export const configSetting = (scriptSchema: SchemaNode = {}) =>
       items,
       retention,
       files,
+      batches,
       mail,
       payments,
       invoices,

@@ -15,11 +15,12 @@ export type { Ending, TransferKind };
  * One request, one row, written once. Omitted fields: `zdr` if unknown, `attempts` if there was no choice, `memberBudget` and `fallbacks`
  * if there was none.
  */
-export type UsageRow = Omit<Row<'usage'>, 'zdr' | 'backendAttempts' | 'memberBudget' | 'fallbacks'> & {
+export type UsageRow = Omit<Row<'usage'>, 'zdr' | 'backendAttempts' | 'memberBudget' | 'fallbacks' | 'batchId'> & {
   readonly zdr?: boolean;
   readonly memberBudget?: string | null;
   readonly attempts?: readonly UsageAttempt[] | undefined;
   readonly fallbacks?: readonly UsageFallback[] | undefined;
+  readonly batchId?: string | null;
 };
 
 /** A request that has been running for more than 250 ms: listed so that it can be recorded after a crash. */

@@ -28,11 +28,12 @@ async function process(t: TestContext, changes: Partial<LookedUpRepositories> = 
   const follower = new Follower({ directory, now: () => 1, warn: assert.fail });
   await follower.loadAll(store.repositories);
   const statements = { all: 0, atOnce: 0, most: 0, keysMost: 0 };
-  const { findKeys, listAccountPrices, listKeyHashes } = store.repositories;
+  const { findKeys, loadKeys, listAccountPrices, listKeyHashes } = store.repositories;
   const lookUps = new KeyLookUps({
     directory,
     now: () => 1,
     repositories: {
+      loadKeys,
       findKeys: async (request) => {
         statements.all++;
         statements.most = Math.max(statements.most, ++statements.atOnce);

@@ -3,7 +3,7 @@ import { sql } from 'kysely';
 
 import { steps, type Step } from '../../src/store/migrations/migrate.ts';
 
-export const nextStep = '101-leases-made-anew';
+export const nextStep = '900-leases-made-anew';
 
 const up: Step['up'] = async (db, dialect) => {
   const [bytes, integer, storage] =

@@ -28,6 +28,7 @@ export const endings = [
   'failed',
   'deadline',
   'drained',
+  'cancelled',
   'lost',
   'crashed',
 ] as const satisfies readonly Ending[];

@@ -38,8 +38,13 @@ export interface LimitedCaller {
   };
 }
 
-/** `generate` takes a slot and counts everywhere; `file` takes a slot, `count` takes none, and both count as requests only. */
-export type LimitedWork = 'generate' | 'file' | 'count';
+/**
+ * `generate` takes a slot and counts everywhere; `line` (of a batch) takes none, because it waits for slots that nobody wants; `file` takes
+ * a slot, `count` takes none, and both count as requests only.
+ */
+export type LimitedWork = 'generate' | 'line' | 'file' | 'count';
+
+const generates = (work: LimitedWork): boolean => work === 'generate' || work === 'line';
 
 /** How an admitted request ended. */
 export interface Spent {
@@ -121,7 +126,7 @@ export class Limits {
   admit(caller: LimitedCaller, work: LimitedWork, tokens = 0): Admitted | Promise<Admitted> {
     const { account, key } = caller;
     const plan = this.#planOf(account);
-    const slots = work === 'count' ? [] : this.#slotsOf(caller, plan);
+    const slots = work === 'count' || work === 'line' ? [] : this.#slotsOf(caller, plan);
     const shares = plan === undefined && key.rates === undefined ? none : sharesOf(caller, plan, work, tokens);
     const claims = shares.length === 0 ? slots : [...shares, ...slots];
     return after(this.#counts.take(claims), (taking) => this.#admitted(claims, taking, plan));
@@ -257,7 +262,7 @@ function sharesOf(
   const shares: LimitClaim[] = [];
   const add = (rule: LimitRule, amount: number, who: string): void =>
     void shares.push({ rule, amount, who, isSet: true });
-  const quota = work === 'generate' && key.isPlanKey === true ? plan?.quota : undefined;
+  const quota = generates(work) && key.isPlanKey === true ? plan?.quota : undefined;
   if (quota !== undefined) {
     const rule = { subject: account.id, kind: 'quota', lengthMs: quota.windowMs, limit: quota.requests } as const;
     add(rule, 1, 'The account');
@@ -268,7 +273,7 @@ function sharesOf(
       const rule = { subject, kind: 'requests', lengthMs: minuteMs, limit: requestsPerMinute } as const;
       add(rule, 1, who);
     }
-    if (tokensPerMinute !== undefined && work === 'generate') {
+    if (tokensPerMinute !== undefined && generates(work)) {
       const rule = { subject, kind: 'tokens', lengthMs: minuteMs, limit: tokensPerMinute } as const;
       // A request larger than the limit gets a window to itself; otherwise it would wait for ever.
       add(rule, Math.max(1, Math.min(tokens, tokensPerMinute)), who);

@@ -1,7 +1,17 @@
 import path from 'node:path';
 import { Secret } from '../secret.ts';
 import type { Path } from '../document.ts';
-import { flag, group, integer, hidden, partUntilRestart, textLike, type Reading, type Setting } from '../setting.ts';
+import {
+  flag,
+  group,
+  integer,
+  hidden,
+  number,
+  partUntilRestart,
+  textLike,
+  type Reading,
+  type Setting,
+} from '../setting.ts';
 import { serverUrl } from './server-url.ts';
 
 /** For one process, which owns the file. */
@@ -167,6 +177,19 @@ export const files = group(
     return { perAccountMax, bytesPerAccountMax, bucket, service };
   },
 );
+
+export const batches = group('batches: files of requests that run while nobody else wants the capacity', {
+  lines_max: integer(1, 1e6, 'maximum of lines of the file of a batch', { default: 50_000 }),
+  file_bytes_max: integer(1024, 1e10, 'maximum of bytes of a file with the purpose `batch`', { default: 209_715_200 }),
+  open_per_account_max: integer(1, 1e5, 'maximum of batches of an account that are not over', { default: 100 }),
+  lines_running_max: integer(1, 1e5, 'maximum of lines that one process runs at the same time', { default: 256 }),
+  window_seconds: number(
+    { minimum: 1, maximum: 604_800 },
+    'how long after its creation the lines of a batch may begin; clients call it `24h`',
+    { default: 86_400 },
+    (written) => Math.round(written * 1000),
+  ),
+});
 
 interface ServicePlace {
   readonly endpoint: string | undefined;

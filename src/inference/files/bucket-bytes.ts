@@ -1,7 +1,7 @@
 import type { Readable } from 'node:stream';
 import { Bucket, BucketError, partBytesMin, type BucketSettings } from '../../platform/s3/bucket.ts';
 import { BytesError } from './file-bytes.ts';
-import type { ByteStream, FileBytes } from './file-bytes.ts';
+import type { BytesPart, ByteStream, FileBytes } from './file-bytes.ts';
 
 /** Stores bytes in a bucket of any S3-compatible store; memory never holds a whole file. */
 export class BucketBytes implements FileBytes {
@@ -20,8 +20,8 @@ export class BucketBytes implements FileBytes {
     await inWords(() => this.#bucket.put(this.#key(id), source, { signal }));
   }
 
-  async read(id: string, signal: AbortSignal): Promise<Readable> {
-    return await inWords(() => this.#bucket.get(this.#key(id), signal));
+  async read(id: string, signal: AbortSignal, part?: BytesPart): Promise<Readable> {
+    return await inWords(() => this.#bucket.get(this.#key(id), signal, part));
   }
 
   async remove(id: string): Promise<void> {

@@ -6,7 +6,7 @@ import type { FileBounds, FileListRequest, FilePage, FileRow } from '../../store
 import type { Repositories } from '../../store/repositories/repositories.ts';
 import { StoreError } from '../../store/store-error.ts';
 import { BytesError } from './file-bytes.ts';
-import type { ByteStream, FileBytes } from './file-bytes.ts';
+import type { BytesPart, ByteStream, FileBytes } from './file-bytes.ts';
 import { cleanName } from './file-name.ts';
 import { endingOf, TypeSniffer } from './media-type.ts';
 
@@ -14,7 +14,7 @@ export type { FileBounds, FileCursor, FileRow } from '../../store/repositories/f
 
 export type FileRepositories = Pick<
   Repositories,
-  'beginFile' | 'finishFile' | 'getFile' | 'listFiles' | 'leaveFile' | 'forgetFiles' | 'unreadyFiles'
+  'beginFile' | 'finishFile' | 'readerOfFile' | 'getFile' | 'listFiles' | 'leaveFile' | 'forgetFiles' | 'unreadyFiles'
 >;
 
 export interface FilesOptions {
@@ -32,6 +32,13 @@ export interface UploadFacts {
   readonly purpose: string | null;
   /** Counted from the time of storing. */
   readonly expiresAfterMs: number | undefined;
+}
+
+/** An upload of the service's own. */
+interface OwnUpload {
+  readonly id?: string;
+  /** Instead of the account's. */
+  readonly bounds?: FileBounds;
 }
 
 /** Concurrent uploads of all accounts. */
@@ -94,26 +101,24 @@ export class Files {
     accountId: string,
     bytesMax: number,
     source: ByteStream,
-    facts: () => Promise<UploadFacts>,
+    facts: (bytes: number) => Promise<UploadFacts>,
     signal: AbortSignal,
+    { id = randomBytes(16).toString('hex'), bounds = this.bounds }: OwnUpload = {},
   ): Promise<FileRow> {
     if (this.#arriving.size >= uploadsMax) {
       const message = 'Too many files are being uploaded. Try again shortly.';
       throw new ApiError('backend_at_capacity', message, atCap(uploadsMax, 1));
     }
-    const id = randomBytes(16).toString('hex');
     this.#arriving.add(id);
     try {
       const at = this.#now();
-      const hasRoom = await this.#inWords(() =>
-        this.#repositories.beginFile({ id, accountId, bytesMax, at, bounds: this.bounds }),
-      );
-      if (!hasRoom) throw noRoom(this.bounds);
+      const hasRoom = await this.#inWords(() => this.#repositories.beginFile({ id, accountId, bytesMax, at, bounds }));
+      if (!hasRoom) throw noRoom(bounds);
       let isFinishing = false;
       try {
         const sniffer = new TypeSniffer();
         await this.#inWords(() => this.#bytes.write(id, sniffed(source, sniffer), signal));
-        const { name, purpose, expiresAfterMs } = await facts();
+        const { name, purpose, expiresAfterMs } = await facts(sniffer.length);
         const cleaned = cleanName(name);
         const mediaType = sniffer.mediaType(cleaned);
         const createdAt = this.#now();
@@ -140,6 +145,19 @@ export class Files {
     } finally {
       this.#arriving.delete(id);
     }
+  }
+
+  /** Returns a part of the bytes of a file that a batch reads, which stay until it is over. */
+  async readPart(id: string, from: number, length: number, signal: AbortSignal): Promise<Buffer<ArrayBuffer>> {
+    const source = await this.readBytes(id, signal, { from, length });
+    const chunks: Uint8Array[] = [];
+    for await (const chunk of source as AsyncIterable<Uint8Array>) chunks.push(chunk);
+    return Buffer.concat(chunks, length);
+  }
+
+  /** The same as a stream; all of them without a part. */
+  async readBytes(id: string, signal: AbortSignal, part?: BytesPart): Promise<Readable> {
+    return await this.#inWords(() => this.#bytes.read(id, signal, part));
   }
 
   /** `undefined`: the account has no such file. */
@@ -170,6 +188,9 @@ export class Files {
   async remove(accountId: string, fileId: string): Promise<boolean> {
     const id = readFileId(fileId);
     if (id === undefined) return false;
+    const batch = await this.#inWords(() => this.#repositories.readerOfFile({ fileId: id }));
+    if (batch !== undefined && (await this.find(accountId, id)) !== undefined)
+      throw new ApiError('http_409', 'A batch reads the file: cancel the batch first, or wait for its end.');
     const left = await this.#inWords(() => this.#repositories.leaveFile({ accountId, id, now: this.#now() }));
     if (left === undefined) return false;
     await this.#discard([id]);

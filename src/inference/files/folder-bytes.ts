@@ -3,7 +3,7 @@ import { mkdir, open, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Readable } from 'node:stream';
 import { BytesError } from './file-bytes.ts';
-import type { ByteStream, FileBytes } from './file-bytes.ts';
+import type { BytesPart, ByteStream, FileBytes } from './file-bytes.ts';
 
 /**
  * Stores bytes in a folder, one file each, in 256 subfolders by the first digits of their ids. A file gets its name when it is complete and
@@ -40,10 +40,11 @@ export class FolderBytes implements FileBytes {
     await syncFolder(parent);
   }
 
-  async read(id: string, signal: AbortSignal): Promise<Readable> {
+  async read(id: string, signal: AbortSignal, part?: BytesPart): Promise<Readable> {
     const { whole } = this.#places(id);
     const handle = await inWords(() => open(whole, 'r'));
-    return createReadStream('', { fd: handle, signal });
+    const range = part === undefined ? {} : { start: part.from, end: part.from + part.length - 1 };
+    return createReadStream('', { fd: handle, signal, ...range });
   }
 
   async remove(id: string): Promise<void> {

@@ -1,19 +1,16 @@
-import { checkJson, valueOf } from '../../platform/http/json/parse.ts';
-import { allow } from '../pipeline/allow.ts';
 import { errorOfCancel } from '../pipeline/cancellation.ts';
 import { countInput } from '../pipeline/count-input.ts';
 import { requireSomeCredit } from '../pipeline/early-credit.ts';
 import { idempotencyKeyOf } from '../pipeline/idempotency.ts';
 import type { KeyedRequest } from '../pipeline/idempotency.ts';
 import type { Order } from '../pipeline/order.ts';
-import { placeOrder } from '../pipeline/place-order.ts';
 import type { CountingRoute, InferenceRoute, Route } from '../pipeline/route.ts';
 import { checkContentType, checkDeclaredLength, declaredLength, largeBodyBytes, readBody } from './body.ts';
 import type { Body } from './body.ts';
-import type { BodyShare } from './body-budget.ts';
 import { callerOf, caughtUp, requireCaller, zdrRequired } from './caller.ts';
 import type { Exchange } from './exchange.ts';
 import { respondKeyed } from './keyed.ts';
+import { beginOrder, ordering, parseBody } from './ordering.ts';
 import { methodNotAllowed } from './plain-routes.ts';
 import type { Generating } from './run-order.ts';
 import { respondEvents, respondWhole, sendJson } from './respond.ts';
@@ -54,7 +51,8 @@ export async function answerInference(route: Route, exchange: Exchange): Promise
     const keyedBody = { route, zdr: exchange.zdr, headers, blocks: body.blocks };
     keyed = await services.idempotency.read(idempotencyKey, caller.account.id, keyedBody);
   }
-  let json = body.length > largeBodyBytes ? await parseLarge(body, share, exchange) : parseSmall(body, share);
+  let json: unknown = parseBody(body, share, exchange);
+  if (json instanceof Promise) json = (await json) as unknown;
   // A stream is awaited below, and what a suspended function refers to stays in memory: the body, once more for each running answer.
   body = undefined;
   if (isOn(exchange, 'count')) {
@@ -62,13 +60,10 @@ export async function answerInference(route: Route, exchange: Exchange): Promise
     return;
   }
   if (!isOn(exchange, 'generate')) throw new Error('a route that neither counts nor generates');
-  const allowing = allow(json, exchange.route.dialect, exchange, services);
+  const placing = ordering(json, exchange);
   json = undefined;
-  const placing = placeOrder(allowing instanceof Promise ? await allowing : allowing, exchange, services);
-  const order = (exchange.order = placing instanceof Promise ? await placing : placing);
-  host.vectorRoom.take(order, share, services.bodyBudget);
-  lease.narrow(order.model.id, order.model.fallback);
-  exchange.deadline = host.deadlines.of(limits.requestDeadlineMs).begin(() => exchange.running.cancel('deadline'));
+  const order = placing instanceof Promise ? await placing : placing;
+  beginOrder(order, exchange, share);
   await respond(order, keyed, exchange);
 }
 
@@ -86,18 +81,4 @@ function respond(order: Order, keyed: KeyedRequest | undefined, exchange: Genera
   const head = exchange.headOf(order);
   if (keyed !== undefined) return respondKeyed(order, keyed, exchange, head);
   return order.stream ? respondEvents(order, head, exchange) : respondWhole(order, head, exchange);
-}
-
-/** Parses on this thread; a large body would block all other requests (reliability C12). */
-function parseSmall({ blocks, length }: Body, share: BodyShare): unknown {
-  const [only] = blocks;
-  const bytes = blocks.length === 1 && only !== undefined ? only : Buffer.concat(blocks, length);
-  share.parsed(checkJson(bytes));
-  return valueOf(bytes.toString('utf8'));
-}
-
-async function parseLarge({ blocks }: Body, share: BodyShare, { host, signal }: Exchange): Promise<unknown> {
-  const { value, structuralCharacters } = await host.services.jsonThreads.parse(blocks, signal);
-  share.parsed(structuralCharacters);
-  return value;
 }

@@ -1,110 +1,51 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 
-import type { Caller } from '../../accounts/directory.ts';
-import type { Receipt } from '../../billing/hold.ts';
-import type { Admitted } from '../../billing/rate-limits/rate-limits.ts';
 import type { Slot } from '../../billing/rate-limits/slot.ts';
-import type { Deadline } from '../../platform/deadlines.ts';
 import type { ApiError } from '../../platform/errors.ts';
 import { clientAddress } from '../../platform/http/client-address.ts';
 import type { ListenerConnection } from '../../platform/http/listener.ts';
 import { keptIds, requestIds } from '../../platform/ids/request-id.ts';
 import { publicIdOf } from '../../platform/ids/uuid.ts';
-import type { StopSignal } from '../../platform/stop-signal.ts';
-import type { RequestTrace } from '../../platform/telemetry/request-trace.ts';
-import type { Headers, ResponseHead } from '../dialects/dialect.ts';
 import type { Origin } from '../pipeline/access.ts';
-import type { ActiveRequest } from '../pipeline/active-requests.ts';
-import { elapsedMs } from '../pipeline/request-facts.ts';
-import type { Order } from '../pipeline/order.ts';
-import { promptBytes } from '../pipeline/request-images.ts';
-import type { ByteBudget } from '../pipeline/request-images.ts';
-import type { Route } from '../pipeline/route.ts';
-import type { RunningCall } from '../pipeline/run.ts';
-import type { Lease } from '../pipeline/runtime-config.ts';
-import type { Wait } from '../pipeline/wait-queue.ts';
-import type { BodyShare } from './body-budget.ts';
+import { CallRecord } from './call-record.ts';
 import { corsHeaders } from './cors.ts';
 import type { Host } from './host.ts';
 
-/**
- * A request and its answer, from the head to the last byte: the one record of it. It is created once, with all of its fields, and passed
- * on; what is learned about the request is stored here, and so is what it holds of this process, until `end`. The pipeline sees it as a
- * `Call`.
- */
-export class Exchange implements Omit<RunningCall, 'route'>, Origin {
-  readonly host: Host;
+/** A request of a client and its answer, from the head to the last byte: the one record of it. */
+export class Exchange extends CallRecord implements Origin {
   readonly request: IncomingMessage;
   readonly response: ServerResponse;
   readonly connection: ListenerConnection;
-  readonly headers: Headers;
   /** Routes are found by the path alone: queries are ignored (contracts §1.0). */
   readonly path: string;
-  readonly startedAt: number;
-  readonly begunMs = performance.now();
-  readonly id: Uint8Array;
-  readonly idHex: string;
   /** Sent as `x-request-id`, whether or not it may be kept. */
   readonly sentId: string;
   publicId: string;
   clientId: string | null;
-  readonly running: ActiveRequest;
-  readonly signal: StopSignal;
-  readonly lease: Lease;
+  readonly batchId = null;
   /** CORS headers: which pages may read the answer. */
   readonly cors: Readonly<Record<string, string>>;
 
-  /** `undefined`: not an inference route. */
-  route: Route | undefined = undefined;
-  trace: RequestTrace | undefined = undefined;
-  zdr = false;
-  order: Order | undefined = undefined;
-  admitted: Admitted | undefined = undefined;
-  /** When the whole request had arrived, by `performance.now()`, and how long it has waited for engines since then. */
-  receivedMs = this.begunMs;
-  engineMs = 0;
-  waits: Wait[] | undefined = undefined;
   /** The id of the request whose answer is repeated (`Idempotency-Key`), sent instead of its own id. */
   repeatOf: string | undefined = undefined;
-  /** The model that was requested, if another one serves. */
-  fallbackFrom: string | undefined = undefined;
   /** Why the answer is an error, for the log; set by `sendError` and `respondStream`. */
   error: ApiError | undefined = undefined;
-  /** Set when its hold has been settled: then its log line has been written. */
-  receipt: Receipt | undefined = undefined;
-
-  /** Held from the whole body to the last byte. */
-  slot: Slot | undefined = undefined;
   /** Held for a large body. */
   large: Slot | undefined = undefined;
-  /** The memory of its body, and of what is made from it. */
-  share: BodyShare | undefined = undefined;
-  deadline: Deadline | undefined = undefined;
-  #caller: Caller | undefined = undefined;
-  #head: { model: string } | undefined = undefined;
-  /** Memory of files that it references. */
-  #fileBytes = 0;
 
   constructor(host: Host, request: IncomingMessage, response: ServerResponse, connection: ListenerConnection) {
     const { services, options } = host;
-    this.host = host;
+    super(host, request.headers, services.running.begin());
     this.request = request;
     this.response = response;
     this.connection = connection;
-    this.headers = request.headers;
     this.path = pathOf(request);
-    this.startedAt = services.now();
-    this.id = services.newId();
-    this.idHex = Buffer.from(this.id).toString('hex');
     const own = publicIdOf(this.id);
     const ids = requestIds(request.headers['x-request-id'], own);
     const kept = keptIds(ids, request.headers['service-zdr'], own);
     this.sentId = ids.publicId;
     this.publicId = kept.publicId;
     this.clientId = kept.clientId;
-    this.running = services.running.begin();
-    this.signal = this.running.signal;
-    this.lease = services.lease();
     this.cors = corsHeaders(request, this.lease.runtimeConfig.allowedOrigins, options.accountUrl);
     response.on('close', () => {
       if (!response.writableFinished) this.running.cancel('client-left');
@@ -120,84 +61,10 @@ export class Exchange implements Omit<RunningCall, 'route'>, Origin {
     return clientAddress(this.request, this.lease.runtimeConfig.trustedProxies);
   }
 
-  /** Assigns the request to its caller: from here on, changes of the key or its account reach it. */
-  claim(caller: Caller): void {
-    this.#caller = caller;
-    this.running.claim(caller.account.id, caller.key.id);
-    if (caller.account.zdrRequired !== true) return;
-    // As with `Service-ZDR: required`, nothing chosen by the client is kept.
-    this.publicId = publicIdOf(this.id);
-    this.clientId = null;
-  }
-
-  get account(): Caller['account'] {
-    return known(this.#caller).account;
-  }
-
-  get key(): Caller['key'] {
-    return known(this.#caller).key;
-  }
-
-  get memory(): ByteBudget {
-    return this.share ?? this.host.services.bodyBudget;
-  }
-
-  holdBytes(bytes: number): void {
-    this.memory.take(bytes);
-    this.#fileBytes += bytes;
-  }
-
-  /** Returns the head of the answer. */
-  headOf(order: Order): ResponseHead {
-    const head = {
-      requestId: this.sentId,
-      id: this.idHex,
-      created: Math.floor(this.startedAt / 1000),
-      model: order.model.id,
-      signer: this.host.services.reasoningKeys.for(this.account.id),
-      now: () => Math.floor((this.startedAt + this.totalMs) / 1000),
-    };
-    this.#head = head;
-    return head;
-  }
-
-  prepared(order: Order): void {
-    this.order = order;
-    // The content read from the files stays, their bytes do not.
-    if (this.#fileBytes > 0) this.memory.give(Math.max(0, this.#fileBytes - promptBytes(order.request.prompt)));
-  }
-
-  falls(to: Order): void {
-    const asked = this.fallbackFrom ?? this.order?.model.id;
-    this.order = to;
-    this.fallbackFrom = to.model.id === asked ? undefined : asked;
-    if (this.#head !== undefined) this.#head.model = to.model.id;
-  }
-
-  ended(receipt: Receipt): void {
-    this.receipt = receipt;
-    this.host.services.log.answer(receipt);
-  }
-
-  /** Whole milliseconds so far. */
-  get totalMs(): number {
-    return elapsedMs(this);
-  }
-
-  /** Releases everything that it holds. */
-  end(): void {
-    this.deadline?.end();
-    this.slot?.release();
+  override end(): void {
     this.large?.release();
-    this.share?.end();
-    this.running.end();
-    this.lease.release();
+    super.end();
   }
-}
-
-function known(caller: Caller | undefined): Caller {
-  if (caller === undefined) throw new Error('a request without a caller');
-  return caller;
 }
 
 function pathOf({ url = '/' }: IncomingMessage): string {

@@ -5,6 +5,7 @@ import { anthropicShape, readPage } from '../files/anthropic-shape.ts';
 import { attachment } from '../files/file-name.ts';
 import type { FileCursor, FileRow, Files, UploadFacts } from '../files/files.ts';
 import { openAiShape } from '../files/openai-shape.ts';
+import type { RequestLimits } from '../pipeline/runtime-config.ts';
 import { errorOfCancel } from '../pipeline/cancellation.ts';
 import { declaredLength, largeBodyBytes } from './body.ts';
 import { callerOf, caughtUp, requireCaller, zdrRequired } from './caller.ts';
@@ -87,10 +88,14 @@ function checkUpload({ request, key, zdr, lease, host }: Exchange): void {
     });
   }
   const declared = declaredLength(request);
-  const { fileBytesMax } = lease.runtimeConfig.limits;
-  if (declared !== undefined && declared > fileBytesMax + framingBytesMax) throw fileTooLarge(fileBytesMax);
+  const bytesMax = largestUpload(request, lease.runtimeConfig.limits);
+  if (declared !== undefined && declared > bytesMax + framingBytesMax) throw fileTooLarge(bytesMax);
   host.services.admission.check(declared, largeBodyBytes);
 }
+
+/** The purpose is not known yet. */
+const largestUpload = (request: IncomingMessage, { fileBytesMax, batchFileBytesMax }: RequestLimits): number =>
+  fileShape(request) === openAiShape ? Math.max(fileBytesMax, batchFileBytesMax) : fileBytesMax;
 
 async function upload(exchange: Exchange, accountId: string): Promise<void> {
   const { request, lease, host } = exchange;
@@ -102,18 +107,23 @@ async function upload(exchange: Exchange, accountId: string): Promise<void> {
   bodyBudget.take(memoryBytes, accountId);
   try {
     if (request.headers.expect !== undefined && request.httpVersion === '1.1') exchange.response.writeContinue();
-    const options = { bytesMax: limits.fileBytesMax, fields: shape === openAiShape ? openAiFields : anthropicFields };
+    const bytesMax = Math.min(largestUpload(request, limits), declaredLength(request) ?? Infinity);
+    // A purpose may follow the file, and a file that is too large is refused before it has been sent.
+    const ofName = (name: string | undefined): number =>
+      name?.toLowerCase().endsWith('.jsonl') === true ? largestUpload(request, limits) : limits.fileBytesMax;
+    const options = { bytesMax: ofName, fields: shape === openAiShape ? openAiFields : anthropicFields };
     const multipart = await readMultipart(request, options, signal);
     try {
-      const facts = async (): Promise<UploadFacts> => {
+      const facts = async (bytes: number): Promise<UploadFacts> => {
         const fields = await multipart.fields();
+        const purpose = shape === openAiShape ? purposeOf(fields) : null;
+        if (bytes > limits.fileBytesMax && purpose !== 'batch') throw fileTooLarge(limits.fileBytesMax);
         return {
           name: multipart.name,
-          purpose: shape === openAiShape ? purposeOf(fields) : null,
+          purpose,
           expiresAfterMs: shape === openAiShape ? expiresAfterMs(fields) : expiresInMs(fields),
         };
       };
-      const bytesMax = Math.min(limits.fileBytesMax, declaredLength(request) ?? limits.fileBytesMax);
       const file = await files.upload(accountId, bytesMax, multipart.file, facts, signal);
       sendJson(exchange, 200, JSON.stringify(shape.object(file)));
     } finally {

@@ -8,6 +8,8 @@ import type { JsonThreads } from '../../platform/http/json/threads.ts';
 import type { Log } from '../../platform/log.ts';
 import type { ServiceMetrics } from '../../platform/metrics/service-metrics.ts';
 import type { Recording } from '../../platform/telemetry/traces.ts';
+import type { Batches } from '../batches/batches.ts';
+import type { Lines } from '../batches/line.ts';
 import type { Files } from '../files/files.ts';
 import type { PublishedDocument } from '../openapi/published.ts';
 import type { ActiveRequests } from '../pipeline/active-requests.ts';
@@ -44,6 +46,9 @@ export interface InferenceHostServices
   readonly items: KeptItems;
   readonly idempotency: Idempotency;
   readonly files: Files;
+  readonly batches: Batches;
+  /** Called once, with what runs the lines of batches. */
+  batchLines(lines: Lines): void;
   readonly running: ActiveRequests;
   readonly log: Log;
   readonly admission: Admission;

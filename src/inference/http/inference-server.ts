@@ -10,9 +10,11 @@ import { PublishedDocument } from '../openapi/published.ts';
 import { errorOfCancel } from '../pipeline/cancellation.ts';
 import type { AllowedOrigins } from '../pipeline/runtime-config.ts';
 import { answerInference } from './answer-inference.ts';
+import { answerBatches, isBatchesPath } from './batch-routes.ts';
 import { answerPreflight, corsHeaders, isPreflight } from './cors.ts';
 import { Exchange } from './exchange.ts';
 import { answerFiles, fileShape, isFilesPath } from './file-routes.ts';
+import { linesOn } from './lines.ts';
 import type { Host, InferenceHostOptions, InferenceHostServices } from './host.ts';
 import { answerPlain } from './plain-routes.ts';
 import { report } from './report.ts';
@@ -30,6 +32,7 @@ export function createInferenceHost(services: InferenceHostServices, options: In
     deadlines: new DeadlinesByLength(),
     vectorRoom: new VectorRoom(),
   };
+  services.batchLines(linesOn(host));
   return createListener(
     (request, response, connection) => {
       if (isPreflight(request)) preflight(request, response, host);
@@ -96,6 +99,7 @@ function answer(exchange: Exchange): void | Promise<void> {
     return answerInference(route, exchange);
   }
   if (isFilesPath(path)) return answerFiles(exchange);
+  if (isBatchesPath(path)) return answerBatches(exchange);
   return answerPlain(exchange);
 }
 

@@ -19,8 +19,8 @@ export interface MultipartUpload {
 }
 
 export interface MultipartOptions {
-  /** Largest size of the file. */
-  readonly bytesMax: number;
+  /** Largest size of the file, by its name; before the file begins, that of a file without a name applies. */
+  readonly bytesMax: (name: string | undefined) => number;
   /** Fields to keep; all others are ignored, as everywhere (specification part 1). */
   readonly fields: ReadonlySet<string>;
 }
@@ -46,7 +46,7 @@ export function readMultipart(
   if (!/;\s*boundary=("[^"]{1,200}"|[^\s";,]{1,200})\s*(;|$)/i.test(contentType)) {
     return Promise.reject(malformed('its Content-Type has no boundary'));
   }
-  const { bytesMax } = options;
+  let bytesMax = options.bytesMax(undefined);
   const begun = deferred<MultipartUpload>();
   const whole = deferred<ReadonlyMap<string, string>>();
   const values = new Map<string, string>();
@@ -54,7 +54,7 @@ export function readMultipart(
   let file: Readable | undefined;
   let bytes = 0;
 
-  const parser = parserOf(request, contentType, bytesMax);
+  const parser = parserOf(request, contentType);
   const stop = (): void => {
     request.off('data', onData).off('close', onClose).off('error', onClose);
     signal.removeEventListener('abort', onAbort);
@@ -101,10 +101,10 @@ export function readMultipart(
       return;
     }
     file = stream;
-    stream.on('limit', () => fail(fileTooLarge(bytesMax)));
+    bytesMax = options.bytesMax(name);
     begun.resolve({
       name,
-      file: bytesOf(stream, () => state),
+      file: bytesOf(stream, bytesMax, () => state),
       fields: () => whole.promise,
       abandon: () => fail(new Error('nobody wants the upload any more')),
     });
@@ -128,14 +128,13 @@ export function readMultipart(
 type UploadState =
   { readonly kind: 'reading' } | { readonly kind: 'whole' } | { readonly kind: 'failed'; readonly error: unknown };
 
-const parserOf = (request: IncomingMessage, contentType: string, bytesMax: number): InstanceType<typeof Busboy> =>
+const parserOf = (request: IncomingMessage, contentType: string): InstanceType<typeof Busboy> =>
   new Busboy({
     headers: { ...request.headers, 'content-type': contentType },
     // A `file` part without a filename is a file as well.
     isPartAFile: (field, _type, name) => field === 'file' || name !== undefined,
     fileHwm: waitingBytesMax,
     limits: {
-      fileSize: bytesMax,
       fieldSize: fieldBytesMax,
       parts: partsMax,
       headerPairs: partsMax,
@@ -154,7 +153,8 @@ class Stopped extends Error {
 }
 
 /** Fails with the body's single failure, whatever the stream itself reports. */
-async function* bytesOf(stream: Readable, stateOf: () => UploadState): AsyncGenerator<Uint8Array> {
+async function* bytesOf(stream: Readable, bytesMax: number, stateOf: () => UploadState): AsyncGenerator<Uint8Array> {
+  let bytes = 0;
   const check = (): void => {
     const state = stateOf();
     if (state.kind === 'failed') throw state.error;
@@ -162,6 +162,8 @@ async function* bytesOf(stream: Readable, stateOf: () => UploadState): AsyncGene
   try {
     for await (const chunk of stream) {
       check();
+      bytes += (chunk as Uint8Array).length;
+      if (bytes > bytesMax) throw fileTooLarge(bytesMax);
       yield chunk as Uint8Array;
     }
   } catch (error) {

@@ -1,6 +1,7 @@
 import { publicIdOf } from '../../platform/ids/uuid.ts';
 import type { RequestFigures } from '../../platform/metrics/service-metrics.ts';
 import type { Order } from '../pipeline/order.ts';
+import { isBatchesPath } from './batch-routes.ts';
 import type { Exchange } from './exchange.ts';
 import { isFilesPath } from './file-routes.ts';
 
@@ -74,6 +75,7 @@ function measure(exchange: Exchange): void {
 /** One of a few fixed names, so that clients cannot choose it. */
 function plainRoute(path: string): string {
   if (isFilesPath(path)) return 'files';
+  if (isBatchesPath(path)) return 'batches';
   return path === '/v1/models' || path === '/healthz' || path === '/readyz' || path === '/openapi.json'
     ? path.slice(path.lastIndexOf('/') + 1)
     : 'other';

@@ -5,6 +5,7 @@ import type { InferenceRoute } from '../pipeline/route.ts';
 import { run } from '../pipeline/run.ts';
 import type { Apart } from '../pipeline/run.ts';
 import { keepingItems } from '../pipeline/stored-items.ts';
+import type { CallRecord } from './call-record.ts';
 import type { Exchange } from './exchange.ts';
 import { learning } from './vector-room.ts';
 
@@ -15,11 +16,11 @@ export type Generating = Exchange & { readonly route: InferenceRoute };
 export function runOrder(
   order: Order,
   head: ResponseHead,
-  exchange: Generating,
+  call: CallRecord & { readonly route: InferenceRoute },
   deliver: TakeBatch,
   apart?: Apart,
 ): Promise<void> {
-  const { services, vectorRoom } = exchange.host;
+  const { services, vectorRoom } = call.host;
   const passed = keepingItems(order, head, services.items, learning(order, vectorRoom, deliver));
-  return run(order, exchange, services, passed, apart);
+  return run(order, call, services, passed, apart);
 }

@@ -19,12 +19,15 @@ class Entry implements ActiveRequest {
   readonly signal = new StopSlot<CancelReason>();
   /** Whether a client waits for it. */
   readonly isRequest: boolean;
+  /** Whether it ends without a charge when its key is revoked: it can run later, and its parts are delivered to nobody. */
+  readonly #isLine: boolean;
   readonly #ended: (entry: Entry) => void;
   accountId: string | undefined;
   keyId: string | undefined;
 
-  constructor(isRequest: boolean, ended: (entry: Entry) => void) {
+  constructor(isRequest: boolean, isLine: boolean, ended: (entry: Entry) => void) {
     this.isRequest = isRequest;
+    this.#isLine = isLine;
     this.#ended = ended;
   }
 
@@ -33,7 +36,7 @@ class Entry implements ActiveRequest {
   }
 
   cancel(reason: CancelReason): void {
-    this.signal.stop(reason);
+    this.signal.stop(this.#isLine && reason === 'revoked' ? 'cancelled' : reason);
   }
 
   claim(accountId: string, keyId: string): void {
@@ -58,16 +61,21 @@ export class ActiveRequests {
   }
 
   begin(): ActiveRequest {
-    return this.#begin(true);
+    return this.#begin(true, false);
   }
 
   /** Begins a generation that runs apart from the requests that read it; it is stopped and waited for like them. */
   beginGeneration(): ActiveRequest {
-    return this.#begin(false);
+    return this.#begin(false, false);
   }
 
-  #begin(isRequest: boolean): Entry {
-    const entry = new Entry(isRequest, this.#ended);
+  /** Begins a line of a batch. */
+  beginLine(): ActiveRequest {
+    return this.#begin(false, true);
+  }
+
+  #begin(isRequest: boolean, isLine: boolean): Entry {
+    const entry = new Entry(isRequest, isLine, this.#ended);
     this.#entries.add(entry);
     if (isRequest) this.#requests++;
     return entry;

@@ -2,7 +2,7 @@ import { ApiError } from '../../platform/errors.ts';
 import type { Ending } from '../../store/ledger.ts';
 
 /** Why a running request was stopped from outside; the reason of its abort signal. The first reason wins. */
-export type CancelReason = 'client-left' | 'reader-stalled' | 'revoked' | 'drain' | 'deadline' | 'lost';
+export type CancelReason = 'client-left' | 'reader-stalled' | 'revoked' | 'drain' | 'deadline' | 'lost' | 'cancelled';
 
 /** The ending that the ledger records for a cancel reason. */
 export function endingOfCancel(reason: CancelReason): Ending {
@@ -19,6 +19,8 @@ export function endingOfCancel(reason: CancelReason): Ending {
       return 'deadline';
     case 'lost':
       return 'lost';
+    case 'cancelled':
+      return 'cancelled';
   }
 }
 
@@ -53,6 +55,8 @@ export function errorOfCancel(reason: CancelReason, model: string | undefined): 
           retryAfterSeconds: 1,
         },
       );
+    case 'cancelled':
+      return new ApiError('http_409', 'The batch of this line was stopped. Nothing is charged for it.');
     case 'client-left':
     case 'reader-stalled':
       return new ApiError('http_408', 'The client stopped reading.');

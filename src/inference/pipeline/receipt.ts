@@ -61,6 +61,7 @@ export function receiptOf({ order, meter, trace, fallen }: Served, ending: Endin
     accountBudget: plan === null ? (account.budget?.per ?? null) : null,
     memberBudget: plan === null ? memberBalanceOf(order) : null,
     zdr: order.zdr,
+    batchId: order.batchId,
     attempts: fallen === undefined ? worthKeeping(attempts) : [...fallen.attempts, ...attempts],
     fallbacks: fallen?.steps,
   };

@@ -15,6 +15,8 @@ export interface RequestFacts extends Caller {
   readonly begunMs: number;
   /** Zero data retention: nothing of the request may be kept. */
   readonly zdr: boolean;
+  /** The batch that it is a line of, as its client knows it; null: none. */
+  readonly batchId: string | null;
 }
 
 /** Whole milliseconds since the request arrived. */

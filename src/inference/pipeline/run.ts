@@ -73,7 +73,7 @@ export async function run(
   apart?: Apart,
 ): Promise<void> {
   const { signal } = apart ?? call;
-  const admitting = services.limits.admit(taken, 'generate', tokensLikely(taken)); // 429
+  const admitting = services.limits.admit(taken, taken.batchId === null ? 'generate' : 'line', tokensLikely(taken)); // 429
   const admitted = admitting instanceof Promise ? await admitting : admitting;
   call.admitted = admitted;
   let images: WithImages | undefined;

@@ -16,6 +16,8 @@ export interface RequestLimits {
   readonly bodyBytesMax: number;
   /** Maximum size of an uploaded file, which is never in memory as a whole. */
   readonly fileBytesMax: number;
+  /** The same with the purpose `batch`. */
+  readonly batchFileBytesMax: number;
   /** Maximum duration of a request (contracts decision 23). */
   readonly requestDeadlineMs: number;
 }

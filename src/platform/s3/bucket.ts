@@ -103,9 +103,14 @@ export class Bucket {
     }
   }
 
-  async get(key: string, signal: AbortSignal): Promise<Readable> {
+  async get(
+    key: string,
+    signal: AbortSignal,
+    part?: { readonly from: number; readonly length: number },
+  ): Promise<Readable> {
     const { sdk, client } = await this.#open();
-    const command = new sdk.GetObjectCommand(this.#at(key));
+    const range = part === undefined ? {} : { Range: `bytes=${part.from}-${part.from + part.length - 1}` };
+    const command = new sdk.GetObjectCommand({ ...this.#at(key), ...range });
     const { Body } = await this.#try(signal, () => client.send(command, { abortSignal: signal }));
     if (!(Body instanceof Readable)) throw new BucketError('failed', this.name, 'no body', undefined);
     return Body;

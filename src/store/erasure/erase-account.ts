@@ -8,6 +8,7 @@ type Db = Kysely<Database>;
 const erased = [
   'member',
   'invitation',
+  'batch',
   'kept_item',
   'idempotent_request',
   'mail',
@@ -53,6 +54,11 @@ export async function eraseAccount(
       .returning('id')
       .executeTakeFirst();
     if (account === undefined) return false;
+    // Without their batch, lines of any state are in nobody's way: they are content.
+    await transaction
+      .deleteFrom('batch_line')
+      .where('batch_id', 'in', (of) => of.selectFrom('batch').select('id').where('account_id', '=', accountId))
+      .execute();
     for (const table of erased) await transaction.deleteFrom(table).where('account_id', '=', accountId).execute();
     // Charges stay in the balances, as in the rows. Runs after the members, so that none of them gets a budget meanwhile.
     await transaction.deleteFrom('budget').where(isOfAccount(accountId)).execute();
@@ -124,6 +130,7 @@ export const exportedSections = {
   invoices: { table: 'invoice', of: ofAccount, key: ['id'], page: 50 },
   receipts: { table: 'receipt', of: ofAccount, key: ['id'], page: 50 },
   files: { table: 'file', of: ofAccount, key: ['created_at', 'id'], without: ['replica_id'] },
+  batches: { table: 'batch', of: ofAccount, key: ['created_at', 'id'], without: ['owner', 'has_lines'] },
   items: { table: 'kept_item', of: ofAccount, key: ['id'], page: 10 },
   alerts: { table: 'alert', of: ofAccount, key: ['id'] },
   webhooks: { table: 'webhook_endpoint', of: ofAccount, key: ['id'] },

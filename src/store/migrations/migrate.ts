@@ -7,6 +7,7 @@ import type { Database } from '../database.ts';
 import { systemAccounts } from '../ledger.ts';
 import { createSchema, type SchemaDialect } from '../schema/create-schema.ts';
 import { StoreError } from '../store-error.ts';
+import { batches } from './102-batches.ts';
 
 export interface Step {
   /** Written out rather than derived from the description, which later versions change. */
@@ -17,7 +18,7 @@ export interface Step {
 const baseline = '100-baseline';
 
 /** All later steps by name, in order. A released step is never changed. Tests add one. */
-export const steps: Record<string, Step> = {};
+export const steps: Record<string, Step> = { '102-batches': batches };
 
 export const migrationNames = (): readonly string[] => [baseline, ...Object.keys(steps)];
 const newest = (): string => migrationNames().at(-1)!;

@@ -8,6 +8,7 @@ import type { Feed, Follows } from '../feed.ts';
 import { nothingFree, type FreeBalances } from '../ledger.ts';
 import type { Peers } from '../../platform/peers/peers.ts';
 import type { LimitLeases } from '../limit-leases.ts';
+import { claimBatchLines } from '../repositories/batch-lines.ts';
 import { beginFile, unreadyFiles, type AmongReplicas } from '../repositories/files.ts';
 import { migrate, migrationsThatRan, refuseNewer } from '../migrations/migrate.ts';
 import { repositoriesOn, type Repositories, type RepositoryOperation } from '../repositories/repositories.ts';
@@ -188,6 +189,7 @@ function repositoriesOf(db: Kysely<Database>, ledger: PostgresLedger): Repositor
   const repositories: Repositories = {
     ...repositoriesOn(db),
     beginFile: (request) => beginFile(rowsOn(db), request, among()),
+    claimBatchLines: (request) => claimBatchLines(rowsOn(db), request, true),
     unreadyFiles: (request) => unreadyFiles(rowsOn(db), request, among()),
   };
   const inWords = (name: RepositoryOperation) => async (request: unknown) => {

@@ -54,6 +54,7 @@ export function usageValues(row: UsageRow): SqlValue[] {
     row.attempts === undefined ? null : clean(JSON.stringify(row.attempts)),
     row.memberBudget ?? null,
     row.fallbacks === undefined ? null : clean(JSON.stringify(row.fallbacks)),
+    row.batchId ?? null,
   ];
 }
 

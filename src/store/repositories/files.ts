@@ -1,5 +1,5 @@
 /** Queries about files. Every statement filters by account: another account's file does not exist (reliability §3.5). */
-import type { Kysely } from 'kysely';
+import { sql, type Kysely, type SqlBool } from 'kysely';
 import type { Row, Rows } from '../schema/codec.ts';
 
 type Db = Kysely<Rows>;
@@ -167,6 +167,18 @@ export async function unreadyFiles(
     .set({ state: 'leaving' })
     .where('state', '=', 'ready')
     .where('expiresAt', '<=', request.now)
+    // A batch that has begun reads its file to the end.
+    .where(({ not, exists, selectFrom }) =>
+      not(
+        exists(
+          selectFrom('batch')
+            .select('batch.id')
+            .whereRef('inputFileId', '=', 'file.id')
+            .where(sql<SqlBool>`has_lines = 1`)
+            .where('endedAt', 'is', null),
+        ),
+      ),
+    )
     .execute();
   let unready = db.selectFrom('file').select('id').where('state', '<>', 'ready').orderBy('id').limit(request.limit);
   if (among !== undefined) {

@@ -17,6 +17,8 @@ import * as keyLastUse from './key-last-use.ts';
 import * as loadedKeys from './loaded-keys.ts';
 import * as generations from './generations.ts';
 import * as keptItems from './stored-items.ts';
+import * as batchLines from './batch-lines.ts';
+import * as batches from './batch-rows.ts';
 import * as files from './files.ts';
 import * as limitWindows from './limit-windows.ts';
 import * as idempotency from './idempotency.ts';
@@ -85,6 +87,28 @@ const rowOperations = {
   leaveFile: files.leaveFile,
   forgetFiles: files.forgetFiles,
   unreadyFiles: files.unreadyFiles,
+  createBatch: batches.createBatch,
+  getBatch: batches.getBatch,
+  listBatches: batches.listBatches,
+  cancelBatch: batches.cancelBatch,
+  deleteBatch: batches.deleteBatch,
+  openBatches: batches.openBatches,
+  ownBatch: batches.ownBatch,
+  disownBatch: batches.disownBatch,
+  addBatchLines: batchLines.addBatchLines,
+  removeBatchLines: batchLines.removeBatchLines,
+  restartValidation: batches.restartValidation,
+  endValidation: batches.endValidation,
+  claimBatchLines: batchLines.claimBatchLines,
+  keepLineAnswers: batchLines.keepLineAnswers,
+  endLines: batchLines.endLines,
+  recoverLines: batchLines.recoverLines,
+  beginFinalizing: batches.beginFinalizing,
+  planOutput: batches.planOutput,
+  listLineResults: batchLines.listLineResults,
+  endBatch: batches.endBatch,
+  closeBatch: batches.closeBatch,
+  readerOfFile: batches.readerOfFile,
   addAlert: alerts.addAlert,
   listAlerts: alerts.listAlerts,
   getAlert: alerts.getAlert,

@@ -119,6 +119,7 @@ export const toUsageRow = ({
   backendAttempts: attempts,
   memberBudget,
   fallbacks,
+  batchId,
   ...row
 }: Row<'usage'>): UsageRow => ({
   ...row,
@@ -126,4 +127,5 @@ export const toUsageRow = ({
   ...(attempts === null ? {} : { attempts }),
   ...(memberBudget === null ? {} : { memberBudget }),
   ...(fallbacks === null ? {} : { fallbacks }),
+  ...(batchId === null ? {} : { batchId }),
 });

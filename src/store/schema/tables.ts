@@ -203,6 +203,7 @@ type Ending =
   | 'failed' // a fault of the service or the backend: not charged
   | 'deadline' // ran longer than allowed: not charged
   | 'drained' // the service stopped: not charged
+  | 'cancelled' // the batch that it was a line of was stopped: not charged
   | 'lost' // the settlement failed: not charged
   | 'crashed'; // the process died: not charged
 
@@ -264,6 +265,8 @@ const usage = table(
     member_budget: text.null,
     /** The models that did not serve it, starting with the requested one; null: the requested one served it. */
     fallbacks: json<readonly UsageFallback[]>().null,
+    /** The batch that it was a line of; null: none. */
+    batch_id: text.null,
   },
   {
     checks: {
@@ -471,6 +474,107 @@ const file = table(
       account: ['account_id', 'created_at', 'id'],
       expiry: { on: ['expires_at'], where: 'expires_at is not null' },
       unready: { on: ['id'], where: `state <> 'ready'` },
+    },
+  },
+);
+
+/** Why a line of a batch's file cannot run. */
+export interface BatchFault {
+  readonly code: string;
+  readonly message: string;
+  /** Counted from 1; null: it is about the whole file. */
+  readonly line: number | null;
+  readonly param: string | null;
+}
+
+/** Requests of a file, which run while there is capacity for them. */
+const batch = table(
+  {
+    id: text.primary.check('length(id) = 32'),
+    account_id: text.references('account'),
+    /** It pays, and its restrictions apply. */
+    key_id: text,
+    /** Whose objects its client reads. */
+    wire: text.of('openai', 'anthropic'),
+    /** The path that its lines are for. */
+    endpoint: text,
+    input_file_id: text,
+    status: text.of(
+      'validating',
+      'failed',
+      'in_progress',
+      'finalizing',
+      'completed',
+      'expired',
+      'cancelling',
+      'cancelled',
+    ),
+    /** The process that reads its file or writes its results; null: none. */
+    owner: bytes.null,
+    created_at: time,
+    /** Lines that have not begun then do not run. */
+    expires_at: time,
+    in_progress_at: time.null,
+    finalizing_at: time.null,
+    cancelling_at: time.null,
+    /** When it was completed, failed, expired or cancelled. */
+    ended_at: time.null,
+    faults: json<readonly BatchFault[]>().null,
+    /** Files of its results; they may not be written yet, and what a process that died has written of them is not read. */
+    output_file_id: text.null,
+    error_file_id: text.null,
+    /** After its end; null: its results do not expire. */
+    output_expires_after_ms: count.null,
+    metadata: json<Readonly<Record<string, string>>>().null,
+    /** Ids of the models that its lines name; null: not known yet. */
+    models: json<readonly string[]>().null,
+    /** Lines, and those that ended in each way. */
+    requests: count,
+    completed: count,
+    errored: count,
+    cancelled: count,
+    expired: count,
+    /** Whether it has rows in `batch_line`: it is not over, or they have yet to be deleted. */
+    has_lines: flag,
+  },
+  {
+    indexes: {
+      account: ['account_id', 'created_at', 'id'],
+      open: { on: ['created_at', 'id'], where: 'has_lines = 1' },
+      input: { on: ['input_file_id'], where: 'has_lines = 1' },
+    },
+  },
+);
+
+/** A line of a batch, until the files of its results are written. Holds content. */
+const batch_line = table(
+  {
+    // No foreign key: on PostgreSQL it would lock the batch's row for every line.
+    batch_id: text,
+    /** Counted from 1. */
+    line: count,
+    custom_id: text,
+    model_id: text,
+    /** Where it begins in the file, and how long it is. */
+    offset_bytes: count,
+    bytes: count,
+    state: text.of('waiting', 'running', 'completed', 'errored'),
+    /** The process that runs it, or ran it. */
+    owner: bytes.null,
+    /** The request whose answer `result` is: its row in `usage` shows whether it was charged. */
+    request_id: bytes.null,
+    /** Failures so far. */
+    tries: count,
+    /** A line that waits does not run before. */
+    not_before: time,
+    /** JSON. */
+    result: text.null,
+  },
+  {
+    key: ['batch_id', 'line'],
+    indexes: {
+      waiting: { on: ['batch_id', 'model_id', 'line'], where: `state = 'waiting'` },
+      running: { on: ['batch_id', 'line'], where: `state = 'running'` },
     },
   },
 );
@@ -1151,6 +1255,8 @@ export const tables = {
   added_backend,
   kept_item,
   file,
+  batch,
+  batch_line,
   replica,
   credit_lease,
   budget,

@@ -235,6 +235,7 @@ const chargeOf: Readonly<Record<Ending, 'list' | 'nothing' | 'hold'>> = {
   failed: 'nothing',
   deadline: 'nothing',
   drained: 'nothing',
+  cancelled: 'nothing',
   lost: 'nothing',
   crashed: 'hold',
 };

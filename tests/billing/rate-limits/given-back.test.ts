@@ -37,6 +37,7 @@ const endingOf = {
   'reader-stalled': 'reader_stalled',
   revoked: 'revoked',
   drain: 'drained',
+  cancelled: 'cancelled',
   deadline: 'deadline',
   lost: 'lost',
 } as const;
@@ -190,6 +191,7 @@ async function play(reader: Reader, accountId: string, services: ReturnType<type
     account: { id: accountId },
     key: { id: 'key_000000000000', accountId, userId: null, name: '', expiresAt: null },
     zdr: false,
+    batchId: null,
     publicId: `req_${Buffer.from(id).toString('hex').slice(-12)}`,
     clientId: null,
     startedAt: Date.now(),

@@ -15,6 +15,7 @@ const limits: RequestLimits = {
   keepAliveMs: 1,
   readerStallMs: 1,
   bodyBytesMax: 1,
+  batchFileBytesMax: 1,
   fileBytesMax: 1,
   requestDeadlineMs: 1,
 };

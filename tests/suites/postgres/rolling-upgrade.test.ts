@@ -12,6 +12,7 @@ import {
   usedWith,
   type Rows,
 } from '../../store/earlier-databases.ts';
+import { migrationNames } from '../../../src/store/migrations/migrate.ts';
 import { addNextStep, nextStep } from '../../store/steps.ts';
 import { built } from '../../support/built.ts';
 import { mulberry32 } from '../../support/random.ts';
@@ -94,7 +95,8 @@ test('the start brings a database up to date, and its keys are served', async (t
   await service.start();
   // The log comes by another pipe than what says that it is ready.
   await until(() => migrationsOf(service).length > 1);
-  assert.deepEqual(migrationsOf(service), [1, 0], 'the second start migrates nothing');
+  const released = migrationNames().filter((name) => name !== oldest && name !== nextStep);
+  assert.deepEqual(migrationsOf(service), [released.length + 1, 0], 'the second start migrates nothing');
   assert.equal((await asked(service)).status, 200);
   await service.stop();
   await assertRight(url, false);

@@ -1,0 +1,63 @@
+import type { Caller } from '../../accounts/directory.ts';
+import type { ApiError } from '../../platform/errors.ts';
+
+/** A line of a batch's file, with what its batch says of it. */
+export interface BatchLine {
+  /** The batch's id, as its client knows it. */
+  readonly batchId: string;
+  /** The path that all lines of the batch are for. */
+  readonly endpoint: string;
+  readonly caller: Caller;
+  /** The line, without its end: a JSON object with `custom_id`, `method`, `url` and `body`. */
+  readonly bytes: Buffer<ArrayBuffer>;
+}
+
+/** What a valid line says. */
+export interface CheckedLine {
+  readonly customId: string;
+  /** The id of the model that it names, as the catalog has it. */
+  readonly modelId: string;
+}
+
+/** An answer that is about to be charged. */
+export interface KeptAnswer {
+  /** The ledger's key of its charge. */
+  readonly requestId: Uint8Array;
+  /** JSON: `status_code`, `request_id`, `body`. */
+  readonly result: string;
+}
+
+/** How a run of a line ended; `failed` was not charged. */
+export type LineOutcome =
+  | { readonly kind: 'answered' }
+  | {
+      readonly kind: 'failed';
+      readonly error: ApiError;
+      /** It was stopped from outside: by its batch, its key, or the end of the process. */
+      readonly isStopped: boolean;
+      /** JSON, like that of an answer. */
+      readonly result: string;
+    };
+
+/** Called once each while a line runs. */
+export interface LineProgress {
+  /** It can be stopped from now on. */
+  begun(stop: () => void): void;
+  /** It has a slot of its model, or waits for one. */
+  placed(): void;
+}
+
+/** What runs lines: an exchange without a socket for each. */
+export interface Lines {
+  /** Checks what can be checked without running it. Throws `ApiError`, whose `param` is a place in the line. */
+  check(line: BatchLine): Promise<CheckedLine>;
+  /**
+   * Runs a line on the way of every request. `keep` is called before the charge; `false`: the line belongs to another process, and nothing
+   * is charged.
+   */
+  run(
+    line: BatchLine & { readonly customId: string },
+    keep: (answer: KeptAnswer) => Promise<boolean>,
+    progress: LineProgress,
+  ): Promise<LineOutcome>;
+}

@@ -1,0 +1,431 @@
+import { randomBytes } from 'node:crypto';
+import { setMaxListeners } from 'node:events';
+
+import type { Caller } from '../../accounts/directory.ts';
+import type { ServiceRecord } from '../../platform/log.ts';
+import type { ClaimedLine, LineAnswer, LineEnding } from '../../store/repositories/batch-lines.ts';
+import type { BatchRow, BatchStatus } from '../../store/repositories/batch-rows.ts';
+import type { Repositories } from '../../store/repositories/repositories.ts';
+import { StoreError } from '../../store/store-error.ts';
+import type { Files } from '../files/files.ts';
+import { GroupedWrites } from './grouped-writes.ts';
+import type { Lines } from './line.ts';
+import { LinePace } from './line-pace.ts';
+import { printedLines } from './results.ts';
+import { validate, type ValidationBounds } from './validate.ts';
+import { wires } from './wires.ts';
+
+export type BatchRepositories = Pick<
+  Repositories,
+  | 'openBatches'
+  | 'getBatch'
+  | 'ownBatch'
+  | 'disownBatch'
+  | 'addBatchLines'
+  | 'removeBatchLines'
+  | 'restartValidation'
+  | 'endValidation'
+  | 'claimBatchLines'
+  | 'keepLineAnswers'
+  | 'endLines'
+  | 'recoverLines'
+  | 'beginFinalizing'
+  | 'planOutput'
+  | 'listLineResults'
+  | 'endBatch'
+  | 'closeBatch'
+  | 'cancelBatch'
+>;
+
+export interface RunnerOptions {
+  readonly repositories: BatchRepositories;
+  readonly files: Pick<Files, 'upload' | 'remove' | 'readPart' | 'readBytes'>;
+  readonly lines: Lines;
+  /** Id of this process among those that share the database. */
+  readonly owner: () => Uint8Array;
+  readonly now: () => number;
+  readonly bounds: () => ValidationBounds & { readonly linesRunningMax: number };
+  /** How many lines of a model may take a slot now. */
+  readonly room: (modelId: string) => number;
+  /** From now on calls `wake` when one of these models, and no other, may have room. */
+  readonly watch: (modelIds: ReadonlySet<string>, wake: () => void) => void;
+  /** Whether other processes share the database. */
+  readonly isShared: boolean;
+  /** The caller with this key; `revoked`: there will be none any more; undefined: not now. */
+  readonly callerOf: (keyId: string) => Promise<Caller | 'revoked' | undefined>;
+  readonly log: (record: ServiceRecord) => void;
+}
+
+/** How often a process looks for what others, or a client, have changed: a cancelled batch stops within a second. */
+const lookMs = 250;
+/** The same without open batches; alone, a process makes them all itself. */
+const idleLookMs = 5_000;
+/** Between two turns of claims. */
+const turnMs = 5;
+/** How long the batches are taken to be what they were. */
+const freshMs = 100;
+const openAtOnce = 500;
+/** Lines that one claim takes. */
+const claimedAtOnce = 16;
+const removedAtOnce = 1_000;
+const recoverEveryMs = 2_000;
+/** After a failure of our own, or of the store. */
+const againMs = 2_000;
+
+interface Running {
+  readonly batch: BatchRow;
+  readonly modelId: string;
+  stop: (() => void) | undefined;
+  /** It has its slot, or waits for it in the queue of its model. */
+  isPlaced: boolean;
+}
+
+/**
+ * Runs batches in this process, beside those that others run: reads their files, runs their lines where there is room, writes their
+ * results. All that it knows is in the database, so any process goes on where another one died (docs/decisions/057-batches.md).
+ */
+export class BatchRunner {
+  readonly #options: RunnerOptions;
+  readonly #pace: LinePace;
+  readonly #running = new Map<string, Running>();
+  /** Batches that this process validates, or writes the results of. */
+  readonly #working = new Map<string, Promise<void>>();
+  readonly #ending = new AbortController();
+  /** When the runs of dead processes were last looked for, by batch. */
+  readonly #recovered = new Map<string, number>();
+  readonly #answers: GroupedWrites<LineAnswer, boolean>;
+  readonly #endings: GroupedWrites<LineEnding, undefined>;
+  #looking: Promise<void> | undefined;
+  #isAskedAgain = false;
+  #timer: NodeJS.Timeout | undefined;
+  /** When it fires, by `performance.now()`. */
+  #dueMs = 0;
+  /** The batches with work left, and when they were read. */
+  #open: { readonly batches: readonly BatchRow[]; readonly atMs: number } | undefined;
+
+  constructor(options: RunnerOptions) {
+    this.#options = options;
+    this.#pace = new LinePace(options.now);
+    // Every line that reads its part of a file listens.
+    setMaxListeners(0, this.#ending.signal);
+    const { repositories } = options;
+    this.#answers = new GroupedWrites((answers) => repositories.keepLineAnswers({ answers }));
+    this.#endings = new GroupedWrites(async (endings) => {
+      await repositories.endLines({ endings });
+      return endings.map(() => undefined);
+    });
+  }
+
+  /** Looks at the batches now, and from now on. */
+  begin(): void {
+    this.#open = undefined;
+    this.#wake();
+  }
+
+  /** There may be room for lines. Called with every slot that becomes free, so turns have a distance. */
+  readonly #wake = (): void => {
+    if (this.#ending.signal.aborted) return;
+    if (this.#looking !== undefined) this.#isAskedAgain = true;
+    else this.#lookIn(turnMs);
+  };
+
+  #lookIn(delayMs: number): void {
+    const dueMs = performance.now() + delayMs;
+    if (this.#timer !== undefined && this.#dueMs <= dueMs) return;
+    clearTimeout(this.#timer);
+    this.#dueMs = dueMs;
+    this.#timer = setTimeout(() => {
+      this.#timer = undefined;
+      this.#isAskedAgain = false;
+      this.#looking = this.#look().then((nextMs) => {
+        this.#looking = undefined;
+        if (this.#ending.signal.aborted) return;
+        if (this.#isAskedAgain) this.#lookIn(turnMs);
+        else if (nextMs !== undefined) this.#lookIn(nextMs);
+      });
+    }, delayMs).unref();
+  }
+
+  /** Begins nothing any more; lines that run go on. */
+  stop(): void {
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
+    this.#ending.abort(new Error('the service is being stopped'));
+  }
+
+  /** Resolves when nothing of it runs. The lines have been stopped before. */
+  async close(): Promise<void> {
+    this.stop();
+    await this.#looking;
+    await Promise.all(this.#working.values());
+    while (this.#running.size > 0) await new Promise((resolve) => setTimeout(resolve, 10));
+  }
+
+  /** Never rejects; returns when to look again, if ever. */
+  async #look(): Promise<number | undefined> {
+    try {
+      const before = this.#open;
+      const isFresh = before !== undefined && performance.now() - before.atMs < freshMs;
+      const open = isFresh ? before.batches : await this.#options.repositories.openBatches({ limit: openAtOnce });
+      if (!isFresh) {
+        this.#open = { batches: open, atMs: performance.now() };
+        this.#forget(open);
+        for (const batch of open) await this.#advance(batch);
+      }
+      await this.#claim(open.filter(({ status }) => status === 'in_progress'));
+      if (open.length > 0) return lookMs;
+      return this.#options.isShared ? idleLookMs : undefined;
+    } catch (error) {
+      this.#failed('look', error);
+      return againMs;
+    }
+  }
+
+  #forget(open: readonly BatchRow[]): void {
+    const ids = new Set(open.map(({ id }) => id));
+    for (const id of this.#recovered.keys()) if (!ids.has(id)) this.#recovered.delete(id);
+    this.#pace.forget(ids);
+  }
+
+  /** A batch has come to its next step. */
+  #again(): void {
+    this.#open = undefined;
+    this.#wake();
+  }
+
+  async #advance(batch: BatchRow): Promise<void> {
+    const { id, status } = batch;
+    if (this.#working.has(id)) return;
+    switch (status) {
+      case 'validating':
+        await this.#own(batch, (owner) => this.#validate(batch, owner));
+        return;
+      case 'in_progress': {
+        await this.#recover(id);
+        const { now, repositories } = this.#options;
+        const at = now();
+        if (at < batch.expiresAt && batch.completed + batch.errored < batch.requests) return;
+        await repositories.beginFinalizing({ id, at });
+        this.#again();
+        return;
+      }
+      case 'cancelling':
+      case 'finalizing':
+        if (status === 'cancelling') this.#stopLines(id);
+        // Of a batch that has expired, lines that have begun end.
+        if ((await this.#recover(id, true)) > 0) return;
+        await this.#own(batch, (owner) => this.#finish(batch, owner));
+        return;
+      case 'failed':
+      case 'completed':
+      case 'expired':
+      case 'cancelled':
+        await this.#own(batch, () => this.#clear(batch));
+    }
+  }
+
+  #stopLines(batchId: string): void {
+    for (const { batch, stop } of this.#running.values()) if (batch.id === batchId) stop?.();
+  }
+
+  /** Takes the lines of dead processes back; returns how many lines run at living ones. */
+  async #recover(id: string, isAlways = false): Promise<number> {
+    const { now, owner, repositories } = this.#options;
+    const at = now();
+    if (!isAlways && at - (this.#recovered.get(id) ?? 0) < recoverEveryMs) return 0;
+    this.#recovered.set(id, at);
+    return await repositories.recoverLines({ id, self: owner() });
+  }
+
+  async #own(batch: BatchRow, work: (owner: Uint8Array) => Promise<void>): Promise<void> {
+    const { id, status } = batch;
+    const { repositories } = this.#options;
+    const owner = this.#options.owner();
+    if (!(await repositories.ownBatch({ id, status, owner }))) return;
+    const working = work(owner)
+      .catch(async (error: unknown) => {
+        if (!this.#ending.signal.aborted) {
+          this.#failed(status, error);
+          await new Promise((resolve) => setTimeout(resolve, againMs).unref());
+        }
+      })
+      // What was not ended is left to the process that comes first.
+      .then(() => repositories.disownBatch({ id, owner }))
+      .catch((error: unknown) => this.#failed('disown', error))
+      .finally(() => {
+        this.#working.delete(id);
+        this.#again();
+      });
+    this.#working.set(id, working);
+  }
+
+  async #validate(batch: BatchRow, owner: Uint8Array): Promise<void> {
+    const { repositories, files, lines, now, bounds, callerOf } = this.#options;
+    const { signal } = this.#ending;
+    const { id } = batch;
+    const caller = await callerOf(batch.keyId);
+    if (caller === 'revoked') {
+      await repositories.cancelBatch({ accountId: batch.accountId, id, at: now() });
+      return;
+    }
+    // A key that is paused may come back.
+    if (caller === undefined) {
+      await new Promise((resolve) => setTimeout(resolve, againMs).unref());
+      return;
+    }
+    // What a process that died in it has left.
+    while (await repositories.removeBatchLines({ id, limit: removedAtOnce }));
+    await repositories.restartValidation({ id, owner });
+    const source = await files.readBytes(batch.inputFileId, signal);
+    try {
+      const outcome = await validate(source, {
+        batch,
+        batchId: wires[batch.wire].idOf(batch),
+        caller,
+        bounds: bounds(),
+        lines,
+        signal,
+        add: (added) => repositories.addBatchLines({ id, owner, lines: added }),
+      });
+      if (outcome !== undefined) await repositories.endValidation({ id, owner, at: now(), outcome });
+    } finally {
+      source.destroy();
+    }
+  }
+
+  /** Takes lines for the room that there is. Accounts take turns, and so do their batches. */
+  async #claim(batches: readonly BatchRow[]): Promise<void> {
+    const { bounds, room, watch } = this.#options;
+    const models = new Set(batches.flatMap(({ models: named }) => named ?? []));
+    watch(models, this.#wake);
+    for (const modelId of models) {
+      // Lines that have begun may not have their slot yet.
+      const placing = this.#linesWhere((line) => line.modelId === modelId && !line.isPlaced);
+      let left = Math.min(room(modelId) - placing, bounds().linesRunningMax - this.#running.size);
+      let turn = this.#pace.inTurn(batches.filter((batch) => batch.models?.includes(modelId) === true));
+      while (left > 0 && turn.length > 0 && !this.#ending.signal.aborted) {
+        const next: BatchRow[] = [];
+        for (const batch of turn) {
+          if (left <= 0) break;
+          const limit = Math.min(left, claimedAtOnce, this.#pace.linesMax(batch, this.#linesOf(batch.accountId)));
+          const begun = limit <= 0 ? 0 : await this.#claimOf(batch, modelId, limit);
+          left -= begun;
+          if (begun === limit && begun > 0) next.push(batch);
+        }
+        turn = next;
+      }
+    }
+  }
+
+  #linesOf(accountId: string): number {
+    return this.#linesWhere(({ batch }) => batch.accountId === accountId);
+  }
+
+  #linesWhere(matches: (line: Running) => boolean): number {
+    let lines = 0;
+    for (const line of this.#running.values()) if (matches(line)) lines++;
+    return lines;
+  }
+
+  async #claimOf(batch: BatchRow, modelId: string, limit: number): Promise<number> {
+    const { repositories, now, callerOf } = this.#options;
+    const { id } = batch;
+    const caller = await callerOf(batch.keyId);
+    if (caller === 'revoked') await repositories.cancelBatch({ accountId: batch.accountId, id, at: now() });
+    else if (caller === undefined) this.#pace.rest(batch, againMs);
+    if (typeof caller !== 'object') return 0;
+    const owner = this.#options.owner();
+    const claimed = await repositories.claimBatchLines({ id, modelId, owner, now: now(), limit });
+    for (const line of claimed) void this.#run(batch, line, modelId, caller, owner);
+    return claimed.length;
+  }
+
+  /** Never rejects. If the end of a line cannot be written, the next owner of the database finds it in the ledger. */
+  async #run(batch: BatchRow, claimed: ClaimedLine, modelId: string, caller: Caller, owner: Uint8Array): Promise<void> {
+    const { batchId, line, customId, offsetBytes } = claimed;
+    const { files, lines } = this.#options;
+    const name = `${batchId} ${line}`;
+    const running: Running = { batch, modelId, stop: undefined, isPlaced: false };
+    this.#running.set(name, running);
+    const own = { batchId, line, owner };
+    let ending: LineEnding;
+    try {
+      const bytes = await files.readPart(batch.inputFileId, offsetBytes, claimed.bytes, this.#ending.signal);
+      const outcome = await lines.run(
+        { batchId: wires[batch.wire].idOf(batch), endpoint: batch.endpoint, caller, bytes, customId },
+        (answer) => this.#answers.add({ ...own, ...answer }),
+        {
+          begun: (stop) => (running.stop = stop),
+          placed: () => (running.isPlaced = true),
+        },
+      );
+      ending = { ...own, ...this.#pace.endingOf(outcome, batch, claimed.tries, this.#linesOf(batch.accountId)) };
+    } catch (error) {
+      if (!this.#ending.signal.aborted) this.#failed('line', error);
+      ending = { ...own, state: 'waiting', tries: claimed.tries, notBefore: this.#options.now() + againMs };
+    }
+    try {
+      await this.#ended(ending);
+    } finally {
+      this.#running.delete(name);
+      this.#wake();
+    }
+  }
+
+  async #ended(ending: LineEnding): Promise<void> {
+    for (;;) {
+      try {
+        await this.#endings.add(ending);
+        return;
+      } catch (error) {
+        this.#failed('line_end', error);
+        if (this.#ending.signal.aborted) return;
+        await new Promise((resolve) => setTimeout(resolve, againMs).unref());
+      }
+    }
+  }
+
+  /** Writes the files of its results, and ends it. */
+  async #finish({ id, accountId }: BatchRow, owner: Uint8Array): Promise<void> {
+    const { repositories, files, now } = this.#options;
+    const { signal } = this.#ending;
+    const batch = await repositories.getBatch({ accountId, id });
+    if (batch === undefined) return;
+    // What a process that died here has written, whole or in part.
+    for (const fileId of [batch.outputFileId, batch.errorFileId])
+      if (fileId !== null) await files.remove(accountId, fileId);
+    const { print, filesOf } = wires[batch.wire];
+    const planned = filesOf(batch).map((file) => ({ ...file, id: randomBytes(16).toString('hex') }));
+    const idOf = (kind: 'output' | 'error') => planned.find((file) => file.kind === kind)?.id ?? null;
+    if (!(await repositories.planOutput({ id, owner, outputFileId: idOf('output'), errorFileId: idOf('error') })))
+      return;
+    for (const { id: fileId, kind, which } of planned) {
+      const facts = {
+        name: `${wires[batch.wire].idOf(batch)}_${kind}.jsonl`,
+        purpose: 'batch_output',
+        expiresAfterMs: batch.outputExpiresAfterMs ?? undefined,
+      };
+      const source = printedLines(batch, which, print, repositories);
+      // Results are owed, whatever else the account keeps.
+      const own = { id: fileId, bounds: { filesMax: Infinity, bytesMax: Infinity } };
+      await files.upload(accountId, 0, source, () => Promise.resolve(facts), signal, own);
+    }
+    await repositories.endBatch({ id, owner, status: endOf(batch), at: now() });
+  }
+
+  async #clear({ id }: BatchRow): Promise<void> {
+    const { repositories } = this.#options;
+    while (await repositories.removeBatchLines({ id, limit: removedAtOnce })) this.#ending.signal.throwIfAborted();
+    await repositories.closeBatch({ id });
+  }
+
+  #failed(what: BatchStatus | 'look' | 'line' | 'line_end' | 'disown', error: unknown): void {
+    const code = error instanceof StoreError ? error.code : error instanceof Error ? error.name : 'unexpected';
+    this.#options.log({ level: 'warn', event: 'batch_failed', detail: { what, code } });
+  }
+}
+
+function endOf({ cancellingAt, requests, completed, errored }: BatchRow): 'completed' | 'expired' | 'cancelled' {
+  if (cancellingAt !== null) return 'cancelled';
+  return completed + errored < requests ? 'expired' : 'completed';
+}

@@ -1,0 +1,105 @@
+import { setImmediate as nextTurn } from 'node:timers/promises';
+
+import type { Caller } from '../../accounts/directory.ts';
+import { toApiError } from '../../platform/errors.ts';
+import type { NewLine } from '../../store/repositories/batch-lines.ts';
+import type { BatchRow } from '../../store/repositories/batch-rows.ts';
+import type { BatchFault } from '../../store/schema/tables.ts';
+import type { Lines } from './line.ts';
+import { splitLines } from './split-lines.ts';
+
+export interface ValidationBounds {
+  /** Lines that a batch may have. */
+  readonly linesMax: number;
+  /** Bytes that a line may have. */
+  readonly lineBytesMax: number;
+}
+
+export interface Validation {
+  readonly batch: BatchRow;
+  readonly batchId: string;
+  readonly caller: Caller;
+  readonly bounds: ValidationBounds;
+  readonly lines: Pick<Lines, 'check'>;
+  readonly signal: AbortSignal;
+  /** Stores a portion; false: the batch is not validated here any more. */
+  add(lines: readonly NewLine[]): Promise<boolean>;
+}
+
+export type Validated = Pick<BatchRow, 'models'> | { readonly faults: readonly BatchFault[] };
+
+/** Further faults are not reported: the file has to be corrected and sent again anyway. */
+const faultsMax = 100;
+const linesAtOnce = 500;
+const modelsMax = 100;
+/** Work in one turn of the event loop: requests are answered beside it. */
+const turnMs = 3;
+
+/**
+ * Reads a whole file and checks every line before any of them runs. Stores the lines in portions, so memory does not grow with the file
+ * beyond the ids of its lines. undefined: it was stopped.
+ */
+export async function validate(
+  source: AsyncIterable<Uint8Array>,
+  { batch, batchId, caller, bounds, lines, signal, add }: Validation,
+): Promise<Validated | undefined> {
+  const faults: BatchFault[] = [];
+  const models = new Set<string>();
+  const customIds = new Map<string, number>();
+  let portion: NewLine[] = [];
+  let count = 0;
+  let turnBegan = performance.now();
+  for await (const { line, offsetBytes, length, bytes } of splitLines(source, bounds.lineBytesMax)) {
+    signal.throwIfAborted();
+    if (performance.now() - turnBegan > turnMs) {
+      await nextTurn();
+      turnBegan = performance.now();
+    }
+    if (++count > bounds.linesMax) {
+      const message = `The file has more than ${bounds.linesMax} lines, which is the limit of a batch.`;
+      return { faults: [fault('too_many_lines', message)] };
+    }
+    try {
+      if (bytes === undefined)
+        throw new LineFault('line_too_long', `The line has more than ${bounds.lineBytesMax} bytes.`, null);
+      const { customId, modelId } = await lines.check({ batchId, endpoint: batch.endpoint, caller, bytes });
+      const earlier = customIds.get(customId);
+      if (earlier !== undefined)
+        throw new LineFault('duplicate_custom_id', `Line ${earlier} has the same custom_id.`, 'custom_id');
+      customIds.set(customId, line);
+      models.add(modelId);
+      if (models.size > modelsMax)
+        throw new LineFault('too_many_models', `A batch names at most ${modelsMax} models.`, 'body.model');
+      portion.push({ line, customId, modelId, offsetBytes, bytes: length });
+    } catch (error) {
+      faults.push(faultOf(error, line));
+      if (faults.length >= faultsMax) return { faults };
+    }
+    if (portion.length < linesAtOnce) continue;
+    if (faults.length === 0 && !(await add(portion))) return undefined;
+    portion = [];
+  }
+  if (count === 0) return { faults: [fault('empty_file', 'The file has no lines.')] };
+  if (faults.length > 0) return { faults };
+  if (portion.length > 0 && !(await add(portion))) return undefined;
+  return { models: [...models] };
+}
+
+class LineFault extends Error {
+  readonly code: string;
+  readonly param: string | null;
+
+  constructor(code: string, message: string, param: string | null) {
+    super(message);
+    this.code = code;
+    this.param = param;
+  }
+}
+
+function faultOf(error: unknown, line: number): BatchFault {
+  if (error instanceof LineFault) return { code: error.code, message: error.message, line, param: error.param };
+  const { code, message, param } = toApiError(error);
+  return { code, message, line, param: param ?? null };
+}
+
+export const fault = (code: string, message: string): BatchFault => ({ code, message, line: null, param: null });

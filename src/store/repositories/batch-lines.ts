@@ -1,0 +1,256 @@
+/** Queries about the lines of batches. A line belongs to the process that claimed it as long as that is a replica. */
+import { sql, type Kysely, type SqlBool } from 'kysely';
+import type { Row, Rows } from '../schema/codec.ts';
+import { isDead, type OwnedBatch } from './batch-rows.ts';
+
+type Db = Kysely<Rows>;
+
+// Written out, because a partial index serves no parameter.
+const isWaiting = sql<SqlBool>`state = 'waiting'`;
+const isRunning = sql<SqlBool>`state = 'running'`;
+
+export type NewLine = Pick<Row<'batch_line'>, 'line' | 'customId' | 'modelId' | 'offsetBytes' | 'bytes'>;
+
+/** Adds lines of a batch that is being validated; false: it is not, or not by this process. */
+export async function addBatchLines(
+  db: Db,
+  { id, owner, lines }: OwnedBatch & { readonly lines: readonly NewLine[] },
+): Promise<boolean> {
+  return await db.transaction().execute(async (transaction) => {
+    // Locks the row: lines never come after a cancellation.
+    const { numUpdatedRows } = await transaction
+      .updateTable('batch')
+      .set((is) => ({ requests: is('requests', '+', lines.length) }))
+      .where('id', '=', id)
+      .where('owner', '=', owner)
+      .where('status', '=', 'validating')
+      .executeTakeFirst();
+    if (numUpdatedRows !== 1n) return false;
+    const rows = lines.map((line) => ({ ...line, batchId: id, state: 'waiting' as const, tries: 0, notBefore: 0 }));
+    await transaction.insertInto('batch_line').values(rows).execute();
+    return true;
+  });
+}
+
+/** Deletes some of its lines; false: there are none left. */
+export async function removeBatchLines(
+  db: Db,
+  { id, limit }: { readonly id: string; readonly limit: number },
+): Promise<boolean> {
+  const some = db.selectFrom('batch_line').select('line').where('batchId', '=', id).orderBy('line').limit(limit);
+  const { numDeletedRows } = await db
+    .deleteFrom('batch_line')
+    .where('batchId', '=', id)
+    .where('line', 'in', some)
+    .executeTakeFirst();
+  return Number(numDeletedRows) === limit;
+}
+
+/** A line to run. */
+export type ClaimedLine = Pick<Row<'batch_line'>, 'batchId' | 'line' | 'customId' | 'offsetBytes' | 'bytes' | 'tries'>;
+
+/**
+ * Takes lines that wait, in their order. On PostgreSQL replicas skip what others are about to take; the second `state` is the condition
+ * under which a row that was waited for is still free. Of a batch that is cancelled at this moment some may still be taken: their process
+ * sees it when it looks next, and the batch ends after them.
+ */
+export async function claimBatchLines(
+  db: Db,
+  request: {
+    readonly id: string;
+    readonly modelId: string;
+    readonly owner: Uint8Array;
+    readonly now: number;
+    readonly limit: number;
+  },
+  skipsLocked = false,
+): Promise<readonly ClaimedLine[]> {
+  const { id, modelId, owner, now, limit } = request;
+  let waiting = db
+    .selectFrom('batch_line')
+    .select('line')
+    .where('batchId', '=', id)
+    .where('modelId', '=', modelId)
+    .where(isWaiting)
+    .where('notBefore', '<=', now)
+    .orderBy('line')
+    .limit(limit);
+  if (skipsLocked) waiting = waiting.forUpdate().skipLocked();
+  const claimed = await db
+    .updateTable('batch_line')
+    .set({ state: 'running', owner, requestId: null, result: null })
+    .where('batchId', '=', id)
+    .where('line', 'in', waiting)
+    .where(isWaiting)
+    .where((is) =>
+      is.exists(is.selectFrom('batch').select('id').where('id', '=', id).where('status', '=', 'in_progress')),
+    )
+    .returning(['batchId', 'line', 'customId', 'offsetBytes', 'bytes', 'tries'])
+    .execute();
+  return claimed.toSorted((a, b) => a.line - b.line);
+}
+
+interface OneLine {
+  readonly batchId: string;
+  readonly line: number;
+  /** The owner that claimed it. */
+  readonly owner: Uint8Array;
+}
+
+export interface LineAnswer extends OneLine {
+  readonly requestId: Uint8Array;
+  readonly result: string;
+}
+
+/**
+ * Stores answers before they are charged: a line whose request is in the ledger has its result. Returns for each whether its line still
+ * belongs to its owner; if not, it must not be charged.
+ */
+export async function keepLineAnswers(
+  db: Db,
+  { answers }: { readonly answers: readonly LineAnswer[] },
+): Promise<readonly boolean[]> {
+  return await db.transaction().execute(async (transaction) => {
+    const kept: boolean[] = [];
+    for (const { requestId, result, ...line } of answers)
+      kept.push((await changeLine(transaction, line, { requestId, result })) === 1);
+    return kept;
+  });
+}
+
+export type LineEnding = OneLine &
+  (
+    | { readonly state: 'completed' }
+    /** It will not run again. */
+    | { readonly state: 'errored'; readonly result: string }
+    /** It runs again, not before that time. */
+    | { readonly state: 'waiting'; readonly tries: number; readonly notBefore: number }
+  );
+
+/** Ends runs of lines, and counts them in their batches. Lines that no longer belong to their owner stay as they are. */
+export async function endLines(db: Db, { endings }: { readonly endings: readonly LineEnding[] }): Promise<void> {
+  await db.transaction().execute(async (transaction) => {
+    const counts = new Map<string, { completed: number; errored: number }>();
+    // In one order, because replicas that end lines of one batch would otherwise wait for each other.
+    for (const ending of endings.toSorted(inOrder)) {
+      const { batchId, line, owner, ...changes } = ending;
+      const free = ending.state === 'waiting' ? { owner: null, requestId: null, result: null } : {};
+      const changed = await changeLine(transaction, { batchId, line, owner }, { ...changes, ...free });
+      if (ending.state === 'waiting') continue;
+      const count = counts.get(batchId) ?? { completed: 0, errored: 0 };
+      count[ending.state] += changed;
+      counts.set(batchId, count);
+    }
+    for (const [id, count] of counts) await addCounts(transaction, id, count);
+  });
+}
+
+const inOrder = (one: OneLine, other: OneLine): number =>
+  one.batchId === other.batchId ? one.line - other.line : one.batchId < other.batchId ? -1 : 1;
+
+async function changeLine(
+  transaction: Db,
+  { batchId, line, owner }: OneLine,
+  changes: Partial<Omit<Row<'batch_line'>, 'batchId' | 'line'>>,
+): Promise<number> {
+  const { numUpdatedRows } = await transaction
+    .updateTable('batch_line')
+    .set(changes)
+    .where('batchId', '=', batchId)
+    .where('line', '=', line)
+    .where('owner', '=', owner)
+    .where(isRunning)
+    .executeTakeFirst();
+  return Number(numUpdatedRows);
+}
+
+async function addCounts(
+  transaction: Db,
+  id: string,
+  { completed, errored }: { readonly completed: number; readonly errored: number },
+): Promise<void> {
+  if (completed + errored === 0) return;
+  await transaction
+    .updateTable('batch')
+    .set((is) => ({ completed: is('completed', '+', completed), errored: is('errored', '+', errored) }))
+    .where('id', '=', id)
+    .execute();
+}
+
+const recoveredAtOnce = 500;
+
+/**
+ * Ends the runs of processes that are gone. What the ledger has charged is complete; all else runs again. Returns how many lines still
+ * run, at living processes. The two looks are two statements: a process that is gone before the first charges nothing after it.
+ */
+export async function recoverLines(
+  db: Db,
+  { id, self }: { readonly id: string; readonly self: Uint8Array },
+): Promise<number> {
+  for (;;) {
+    const dead = await db
+      .selectFrom('batch_line')
+      .select(['line', 'owner', 'requestId'])
+      .where('batchId', '=', id)
+      .where(isRunning)
+      .where((is) => isDead(is, self))
+      .orderBy('line')
+      .limit(recoveredAtOnce)
+      .execute();
+    if (dead.length === 0) break;
+    const ids = dead.flatMap(({ requestId }) => (requestId === null ? [] : [requestId]));
+    const charged =
+      ids.length === 0
+        ? []
+        : await db
+            .selectFrom('usage')
+            .select('requestId')
+            .where('requestId', 'in', ids)
+            .where('ending', 'in', ['finished', 'credit'])
+            .execute();
+    const isCharged = new Set(charged.map(({ requestId }) => nameOf(requestId)));
+    await endLines(db, {
+      endings: dead.map(({ line, owner, requestId }) => ({
+        batchId: id,
+        line,
+        owner: owner!,
+        ...(requestId !== null && isCharged.has(nameOf(requestId))
+          ? { state: 'completed' as const }
+          : { state: 'waiting' as const, tries: 0, notBefore: 0 }),
+      })),
+    });
+    if (dead.length < recoveredAtOnce) break;
+  }
+  const { running } = await db
+    .selectFrom('batch_line')
+    .select(({ fn }) => fn.countAll<bigint>().as('running'))
+    .where('batchId', '=', id)
+    .where(isRunning)
+    .executeTakeFirstOrThrow();
+  return Number(running);
+}
+
+const nameOf = (id: Uint8Array): string => Buffer.from(id.buffer, id.byteOffset, id.byteLength).toString('latin1');
+
+export type LineResult = Pick<Row<'batch_line'>, 'line' | 'customId' | 'state' | 'result'>;
+
+/** A page of lines in their order: those with an answer, the others, or both. */
+export async function listLineResults(
+  db: Db,
+  request: {
+    readonly id: string;
+    readonly which: 'completed' | 'others' | 'all';
+    readonly after: number;
+    readonly limit: number;
+  },
+): Promise<readonly LineResult[]> {
+  const lines = db
+    .selectFrom('batch_line')
+    .select(['line', 'customId', 'state', 'result'])
+    .where('batchId', '=', request.id)
+    .where('line', '>', request.after)
+    .orderBy('line')
+    .limit(request.limit);
+  if (request.which === 'all') return await lines.execute();
+  return await lines.where('state', request.which === 'completed' ? '=' : '<>', 'completed').execute();
+}
