@@ -224,7 +224,8 @@ export const suites = {
     fileMinutes: 4,
     concurrency: 1,
     ci: false,
-    about: 'the chat templates that llama.cpp is tested with: how each family writes its calls, and what is read of them',
+    about:
+      'the chat templates that llama.cpp is tested with: how each family writes its calls, and what is read of them',
   },
   vllm: {
     minutes: 120,

@@ -20,7 +20,7 @@ before(async () => {
 after(() => server.dispose());
 
 test(`a batch of ${lineCount} lines, run by three replicas of which two are killed`, async (t) => {
-  const url = await server.database();
+  const url = await server.createDatabase();
   const files = join(temporaryFolder(t), 'files');
   mkdirSync(files);
   const replicas: TestService[] = [];
