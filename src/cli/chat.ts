@@ -134,7 +134,7 @@ async function askOnce(talk: Talk, question: string): Promise<number> {
 /** Talks until `/exit` or the end of the input. An interrupt ends the answer, not the conversation. */
 async function converse(talk: Talk): Promise<number> {
   const { print } = talk.context;
-  print.say(`${talk.card.id} · /exit ends the chat, Ctrl-C stops an answer`);
+  print.say(`${talk.card.id} · /exit ends the chat, /help shows more, Ctrl-C stops an answer`);
   // Remembers the lines of this session for the arrow keys.
   const lines = createInterface({ input: process.stdin, output: process.stderr, terminal: true, historySize: 1000 });
   let running: AbortController | undefined;
@@ -148,7 +148,7 @@ async function converse(talk: Talk): Promise<number> {
     for (;;) {
       const line = await Promise.race([lines.question('> '), ended]);
       if (line === undefined || line.trim() === '/exit') return 0;
-      if (line.trim() === '') continue;
+      if (line.trim() === '' || isCommand(talk, line.trim())) continue;
       running = new AbortController();
       try {
         await ask(talk, line, running.signal, shown());
@@ -161,6 +161,18 @@ async function converse(talk: Talk): Promise<number> {
   } finally {
     lines.close();
   }
+}
+
+const help = `/new    forget the conversation, and begin anew
+/exit   leave
+/help   show this; a message may begin with a slash if a space or more words follow`;
+
+/** A word behind a slash is meant for this program: as a message it would be charged. */
+function isCommand({ context: { print }, messages }: Talk, line: string): boolean {
+  if (!/^\/[A-Za-z?]+$/.test(line)) return false;
+  if (line === '/new') messages.splice(0, messages.length, ...messages.filter(({ role }) => role === 'system'));
+  else print.say(line === '/help' || line === '/?' ? help : `${line} is no command.\n${help}`);
+  return true;
 }
 
 /** On a terminal, removes the codes that would move its cursor or change its state: a model may output anything. */

@@ -9,6 +9,7 @@ import type { BareContext } from './context.ts';
 import { exitCodes } from './failure.ts';
 import { quoted } from './folder.ts';
 import { table } from './output.ts';
+import { counted } from './amount.ts';
 
 /** `config check`: reads the file with the code that starts the service; every problem is a line of the result. */
 export async function checkConfiguration(
@@ -24,7 +25,7 @@ export async function checkConfiguration(
     const backends = config.models.flatMap((model) => model.backends).length;
     const sources = config.models.flatMap((model) => model.sources).length;
     print.result({ ok: true, file: config.file ?? null, problems: [] }, [
-      `${shown ?? 'no file, the defaults'}: right · ${config.models.length} models, ${backends} backends${sources === 0 ? '' : `, ${sources} sources of backends`}`,
+      `${shown ?? 'no file, the defaults'}: right · ${counted(config.models.length, 'model')}, ${counted(backends, 'backend')}${sources === 0 ? '' : `, ${counted(sources, 'source')} of backends`}`,
     ]);
     return 0;
   } catch (error) {

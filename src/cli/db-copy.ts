@@ -11,6 +11,7 @@ import { StoreError } from '../store/store-error.ts';
 import { secretFile } from './backup-secret.ts';
 import type { Context } from './context.ts';
 import { stoppable } from './stoppable.ts';
+import { counted } from './amount.ts';
 
 export interface CopyDatabaseOptions {
   readonly to: string;
@@ -104,9 +105,9 @@ function report({ config, print }: Context, target: StorageConfig, copied: Copie
       tables: tables.map(({ table, rows: of, digest }) => ({ table, rows: of, sha256: digest })),
     },
     [
-      `${to} is a copy of ${from}: ${rows} rows of ${tables.length} tables in ${seconds.toFixed(1)} s` +
+      `${to} is a copy of ${from}: ${counted(rows, 'row')} of ${tables.length} tables in ${seconds.toFixed(1)} s` +
         (rowsBefore === 0 ? '' : `, ${rowsBefore} of them from before`),
-      `  ${examined.accounts} accounts, ${examined.transfers} transfers, ${examined.usageRows} requests; every table has the same rows on both sides` +
+      `  ${counted(examined.accounts, 'account')}, ${counted(examined.transfers, 'transfer')}, ${counted(examined.usageRows, 'request')}; every table has the same rows on both sides` +
         (examined.differences.length === 0
           ? ', and the ledger verifies'
           : `; the ledger has ${examined.differences.length} differences, as it had before (tokenhouse ledger verify)`),

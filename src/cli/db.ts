@@ -25,6 +25,7 @@ import {
   type OpenPlace,
 } from './db-bucket.ts';
 import { stoppable } from './stoppable.ts';
+import { counted } from './amount.ts';
 
 export interface BackupOptions {
   readonly force?: boolean;
@@ -124,7 +125,7 @@ function report(
       removed,
     },
     [
-      `${shown}: ${bytes} bytes, ${accounts} accounts, ${transfers} transfers, ${usageRows} requests; ` +
+      `${shown}: ${bytes} bytes, ${counted(accounts, 'account')}, ${counted(transfers, 'transfer')}, ${counted(usageRows, 'request')}; ` +
         (differences.length === 0 ? 'verified' : `${differences.length} DIFFERENCES, see: tokenhouse ledger verify`),
       isSecretCopied
         ? `${secretBeside(shown)}: the secret that its keys are hashed with. Anyone with both files can test guesses of keys; keep them apart if possible.`
@@ -247,7 +248,7 @@ function reportRestored({ print }: Context, { database, shown, examined, kept, k
       usage_rows: examined.usageRows,
     },
     [
-      `${database} is restored from ${shown}: ${examined.accounts} accounts, ${examined.transfers} transfers, ${examined.usageRows} requests; verified.`,
+      `${database} is restored from ${shown}: ${counted(examined.accounts, 'account')}, ${counted(examined.transfers, 'transfer')}, ${counted(examined.usageRows, 'request')}; verified.`,
       ...[kept, keptSecret].flatMap((name) => (name === undefined ? [] : [`The replaced database is kept: ${name}`])),
       'Requests that were running during the backup are recorded as crashed, without a charge, at the next start.',
     ],
@@ -335,7 +336,7 @@ function shownContent(status: ContentStatus): { readonly fields: object; readonl
     },
     lines: [
       `  schema    ${migrations.at(-1) ?? 'none'}`,
-      `  rows      ${accounts} accounts, ${liveKeys} live keys, ${transfers} transfers, ${requests} requests, ${openRequests} running`,
+      `  rows      ${counted(accounts, 'account')}, ${counted(liveKeys, 'live key')}, ${counted(transfers, 'transfer')}, ${counted(requests, 'request')}, ${openRequests} running`,
       `  newest    ${last ?? 'no request yet'}`,
       ...(since === null
         ? []

@@ -2,6 +2,7 @@ import { verifyLedger } from '../store/verify/verify.ts';
 import { isStoreInUse } from '../app/stores.ts';
 import type { Context } from './context.ts';
 import { reading } from './database.ts';
+import { counted } from './amount.ts';
 
 /** Exit 0: every balance matches its rows. Exit 1: the differences are on standard output. */
 export async function verify(context: Context): Promise<number> {
@@ -26,8 +27,8 @@ export async function verify(context: Context): Promise<number> {
           `${accountId ?? 'ledger'}: ${what}: expected ${expected}, found ${actual}`,
       ),
       differences.length === 0
-        ? `The ledger is consistent: ${found.accounts} accounts, ${found.transfers} transfers, ${found.usageRows} requests.`
-        : `${differences.length} differences in ${found.accounts} accounts, ${found.transfers} transfers, ${found.usageRows} requests.`,
+        ? `The ledger is consistent: ${counted(found.accounts, 'account')}, ${counted(found.transfers, 'transfer')}, ${counted(found.usageRows, 'request')}.`
+        : `${counted(differences.length, 'difference')} in ${counted(found.accounts, 'account')}, ${counted(found.transfers, 'transfer')}, ${counted(found.usageRows, 'request')}.`,
     ],
   );
   return differences.length === 0 ? 0 : 1;

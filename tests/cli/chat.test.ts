@@ -250,6 +250,9 @@ test('a conversation on a terminal: remembers, survives an interrupt, and ends w
   // Cut answers are part of the conversation, so this one has more turns than the script of the first has.
   terminal.type('and now?\r');
   await terminal.shows(/Hello, you\.[^]*\$0\.\d+\n/, mark);
+  // A command that does not exist is not a message: it would be charged.
+  terminal.type('/nothing\r');
+  await terminal.shows(/\/nothing is no command[^]*\/new +forget[^]*> /);
   terminal.type('/exit\r');
   assert.equal(await terminal.ended(), 0, terminal.screen);
 });

@@ -14,6 +14,7 @@ import { isStoreInUse, openStoreReader } from '../../app/stores.ts';
 import { bytesInWords } from '../amount.ts';
 import type { Finding, Patient } from './finding.ts';
 import { quoted } from '../folder.ts';
+import { counted } from '../amount.ts';
 
 /** Above this a complete check takes minutes, and has a separate command. */
 const verifiedBytesMax = 64 * 1024 * 1024;
@@ -142,7 +143,7 @@ function lookAtMigrations(ran: readonly string[]): Finding {
 
 async function lookAtLedger(db: Parameters<typeof verifyLedger>[0], owned: boolean): Promise<Finding> {
   const { differences, accounts, transfers, usageRows } = await verifyLedger(db, { owned });
-  const found = `${accounts} accounts, ${transfers} transfers, ${usageRows} requests`;
+  const found = `${counted(accounts, 'account')}, ${counted(transfers, 'transfer')}, ${counted(usageRows, 'request')}`;
   if (differences.length === 0) return { check: 'ledger', state: 'ok', found: `right: ${found}` };
   return {
     check: 'ledger',

@@ -14,6 +14,7 @@ import { lookAtClock, lookAtFolders, lookAtNode, lookAtOpenFiles, lookAtPorts } 
 import { repairOfVariable } from '../failure.ts';
 import { quoted } from '../folder.ts';
 import { readContext } from '../read-context.ts';
+import { counted } from '../amount.ts';
 
 export interface DoctorOptions {
   /** Sends requests to the backends, to check whether they do what the cards say. */
@@ -66,7 +67,7 @@ async function examine(
     findings.push({
       check: 'configuration',
       state: 'ok',
-      found: `${config.file ?? 'no file, the defaults'} · ${config.models.length} models`,
+      found: `${config.file ?? 'no file, the defaults'} · ${counted(config.models.length, 'model')}`,
     });
     const status = await askForStatus(controlSocketPath(config.storage.directory)).catch(() => 'other' as const);
     return { ...context, status };

@@ -68,7 +68,7 @@ test('under load: every charge that was acknowledged before the backup began is 
   const before = [...acknowledged];
   const file = join(service.folder, 'backup.dump');
   const said = await run(service, 'db', 'backup', file);
-  assert.match(said, /backup\.dump: \d+ bytes, \d+ accounts, \d+ transfers, \d+ requests; verified\n/);
+  assert.match(said, /backup\.dump: \d+ bytes, \d+ accounts?, \d+ transfers?, \d+ requests?; verified\n/);
   assert.match(said, /need the secret that they were created with: TOKENHOUSE_SECRET/);
   assert.equal(statSync(file).mode & 0o777, 0o600);
   assert.ok(!existsSync(`${file}.part`));
@@ -83,7 +83,7 @@ test('under load: every charge that was acknowledged before the backup began is 
   const restoredSays = await run(restored, 'db', 'restore', file);
   assert.match(
     restoredSays,
-    /test_\d+ is restored from .*backup\.dump: \d+ accounts, \d+ transfers, \d+ requests; verified\./,
+    /test_\d+ is restored from .*backup\.dump: \d+ accounts?, \d+ transfers?, \d+ requests?; verified\./,
   );
   const ids = new Set((await server.sql(other, 'select client_id, public_id from usage')).flatMap(Object.values));
   assert.deepEqual(

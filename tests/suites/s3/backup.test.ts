@@ -81,7 +81,7 @@ test('from a running service, in parts, to another place: the newest one is rest
 
   const other = serviceOf(t).takesAccountOf(service);
   const said = await run(other, 'db', 'restore', folderUrl('moved'));
-  assert.ok(said.includes(String(made['file'])) && said.includes('1 requests; verified'), said);
+  assert.ok(said.includes(String(made['file'])) && said.includes('1 request; verified'), said);
   assert.deepEqual(copiesIn(other), []);
   await other.start();
   assert.equal((await ask(other)).status, 200);

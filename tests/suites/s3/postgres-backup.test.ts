@@ -104,7 +104,7 @@ test('from a running service, in parts, to another database: the newest one is r
   const other = await server.createDatabase();
   const restored = serviceAt(t, other).takesAccountOf(service);
   const said = await run(restored, 'db', 'restore', folderUrl('moved'));
-  assert.ok(said.includes(String(made['file'])) && said.includes('1 requests; verified'), said);
+  assert.ok(said.includes(String(made['file'])) && said.includes('1 request; verified'), said);
   assert.deepEqual(copiesIn(restored), []);
   await restored.start();
   assert.equal((await asked(restored)).status, 200);
