@@ -5,7 +5,7 @@
  */
 export const lineBudgets: Readonly<Record<string, number>> = {
   src: 5,
-  'src/account-api': 9657,
+  'src/account-api': 9658,
   'src/accounts': 4265,
   'src/app': 4602,
   'src/billing': 6548,
@@ -29,7 +29,7 @@ export const lineBudgets: Readonly<Record<string, number>> = {
   'src/inference/routing': 1909,
   'src/notifications': 591,
   'src/platform': 7176,
-  'src/store': 18125,
+  'src/store': 18136,
   'src/tax': 150,
 };
 
