@@ -45,6 +45,9 @@ const shared = {
   // ECMAScript modules if a package has both: CommonJS cannot be tree-shaken, and its exports have no names in a bundle.
   mainFields: ['module', 'main'],
   chunkNames: 'chunk-[hash]',
+  // Whoever starts the service parses and keeps the texts: without comments and indentation they are a third shorter, and the process,
+  // whose threads keep theirs too, 15 MB smaller. Names stay: stacks and profiles show them.
+  minifyWhitespace: true,
   sourcemap: 'linked',
   // Stacks name our files and lines; the text of the lines is in the repository.
   sourcesContent: false,

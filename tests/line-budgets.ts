@@ -5,12 +5,12 @@
  */
 export const lineBudgets: Readonly<Record<string, number>> = {
   src: 5,
-  'src/account-api': 9661,
+  'src/account-api': 9662,
   'src/accounts': 4296,
   'src/app': 4724,
   'src/billing': 6562,
   'src/catalog': 608,
-  'src/cli': 9582,
+  'src/cli': 9603,
   'src/config': 4848,
   'src/generation': 648,
   'src/inference/batches': 1032,
@@ -30,7 +30,7 @@ export const lineBudgets: Readonly<Record<string, number>> = {
   'src/inference/routing': 1909,
   'src/notifications': 591,
   'src/platform': 7181,
-  'src/store': 18867,
+  'src/store': 19152,
   'src/tax': 150,
 };
 

@@ -1,5 +1,5 @@
-import { exportedSections } from '../store/erasure/erase-account.ts';
-import type { ExportedSection } from '../store/erasure/erase-account.ts';
+import { exportedSections } from '../store/erasure/exported-sections.ts';
+import type { ExportedSection } from '../store/erasure/exported-sections.ts';
 import type { Repositories } from '../store/repositories/repositories.ts';
 
 /**

@@ -1,4 +1,4 @@
-import { hashesAtOnce } from '../store/repositories/loaded-keys.ts';
+import { hashesAtOnce } from '../store/row-facts.ts';
 import type { Repositories } from '../store/repositories/repositories.ts';
 import { KeyFilter } from './key-filter.ts';
 import type { UnknownKeys } from './unknown-keys.ts';

@@ -3,6 +3,7 @@
  * stores, each of which changes exactly one row or rejects the whole transaction. They are listed here and nowhere else, so that a transfer
  * carries a name and values, never SQL.
  */
+import type { Notice } from './repositories/notices.ts';
 import { StoreError } from './store-error.ts';
 
 export type RecordingName = keyof typeof recordings;
@@ -53,3 +54,17 @@ export function numbered(text: string): string {
 
 export const notRecorded = (name: RecordingName): StoreError =>
   new StoreError('conflict', `the ${name} that goes with it does not fit what is there, so nothing was done`);
+
+/** An event's announcement (`addNotice`), with a movement of money. */
+export const noticeRecording = (notice: Notice): Recording => ({
+  name: 'notice',
+  values: [
+    notice.id,
+    notice.accountId,
+    notice.type,
+    notice.data,
+    JSON.stringify(notice.recipients),
+    notice.isWebhook ? 1 : 0,
+    notice.at,
+  ],
+});

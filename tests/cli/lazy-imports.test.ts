@@ -76,3 +76,10 @@ for (const entry of ['cli/serve.ts', 'cli/serve-worker.ts', 'app/start.ts', 'app
       [],
     );
   });
+
+// Queries run in a thread of their own, which loads them; a fact about rows stands apart from the queries (store/row-facts.ts).
+for (const entry of ['cli/serve.ts', 'app/start.ts', 'store/sqlite/store.ts'])
+  test(`${entry} loads no query on SQLite`, () => {
+    const { packages } = loadedBy(join(sources, entry));
+    assert.ok(!packages.includes('kysely'), packages.join(' '));
+  });

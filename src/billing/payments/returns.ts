@@ -1,5 +1,5 @@
 import { uuidText } from '../../platform/ids/uuid.ts';
-import { noticeRecording } from '../../store/repositories/notices.ts';
+import { noticeRecording } from '../../store/recordings.ts';
 import type { Reversal, Reversed } from '../../store/ledger.ts';
 import type { EventToRecord, PaymentReturn, PaymentRow } from '../../store/repositories/payments.ts';
 import { StoreError } from '../../store/store-error.ts';

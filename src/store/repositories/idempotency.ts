@@ -1,6 +1,7 @@
 /** Requests with an `Idempotency-Key`, and their responses. */
 import { sql, type Kysely } from 'kysely';
 import type { Database } from '../database.ts';
+import { rowBytes } from '../row-facts.ts';
 import { StoreError } from '../store-error.ts';
 
 type Db = Kysely<Database>;
@@ -34,8 +35,6 @@ export type Claimed =
   /** The key belongs to another request. */
   | { readonly outcome: 'other' };
 
-/** The size of a row without its answer, including its share of the indexes. */
-export const rowBytes = 512;
 const claimTriesMax = 10;
 
 /**

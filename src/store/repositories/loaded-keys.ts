@@ -4,6 +4,7 @@ import type { Budget } from '../budget.ts';
 import type { AccountStatus } from '../database.ts';
 import { listOf } from '../reports/usage-expressions.ts';
 import type { Rows } from '../schema/codec.ts';
+import { hashesAtOnce } from '../row-facts.ts';
 import { pageOf } from './page.ts';
 
 type Db = Kysely<Rows>;
@@ -111,9 +112,6 @@ export async function listKeyHashes(
   }
   return hashes;
 }
-
-/** A page takes SQLite's thread 5 ms, which blocks other queries for that time. */
-export const hashesAtOnce = 5_000;
 
 const loadedKeys = (db: Db) =>
   db

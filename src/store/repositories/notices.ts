@@ -1,6 +1,5 @@
 /** Pending event announcements: recorded in the transaction that causes the event, and deleted once announced. */
 import type { Kysely } from 'kysely';
-import type { Recording } from '../recordings.ts';
 import { storedOn, type Row, type Rows } from '../schema/codec.ts';
 import type { Recipients } from '../schema/tables.ts';
 
@@ -18,20 +17,6 @@ export type Notice = Row<'notice'>;
 export async function addNotice(transaction: Db, notice: Notice): Promise<void> {
   await transaction.insertInto('notice').values(notice).execute();
 }
-
-/** The same, with a movement of money. */
-export const noticeRecording = (notice: Notice): Recording => ({
-  name: 'notice',
-  values: [
-    notice.id,
-    notice.accountId,
-    notice.type,
-    notice.data,
-    JSON.stringify(notice.recipients),
-    notice.isWebhook ? 1 : 0,
-    notice.at,
-  ],
-});
 
 /** Oldest first, by id. */
 export async function listNotices(

@@ -1,7 +1,7 @@
 /** Users and their sessions: better-auth's rows, with its column names (decision 014). */
 import type { Kysely } from 'kysely';
 import type { Database } from '../database.ts';
-import { passwordProvider } from './ways-in.ts';
+import { passwordProvider } from '../row-facts.ts';
 
 type Db = Kysely<Database>;
 

@@ -1,12 +1,10 @@
 /** How a user signs in: a password, providers, passkeys. */
 import { sql, type Kysely } from 'kysely';
 import type { Database } from '../database.ts';
+import { passwordProvider } from '../row-facts.ts';
 import { endSecrets } from './one-time-secrets.ts';
 
 type Db = Kysely<Database>;
-
-/** better-auth's provider id for a password. */
-export const passwordProvider = 'credential';
 
 export type WayIn =
   { readonly kind: 'provider'; readonly id: string } | { readonly kind: 'passkey'; readonly id: string };
