@@ -5,7 +5,7 @@
  */
 export const lineBudgets: Readonly<Record<string, number>> = {
   src: 5,
-  'src/account-api': 9662,
+  'src/account-api': 9667,
   'src/accounts': 4296,
   'src/app': 4724,
   'src/billing': 6562,
@@ -30,7 +30,7 @@ export const lineBudgets: Readonly<Record<string, number>> = {
   'src/inference/routing': 1909,
   'src/notifications': 591,
   'src/platform': 7181,
-  'src/store': 19152,
+  'src/store': 18878,
   'src/tax': 150,
 };
 

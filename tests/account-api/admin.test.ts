@@ -80,6 +80,34 @@ test('only an operator does what an operator does', async () => {
   }
 });
 
+test('a customer is brought in at once: account, owner, credit and key', async () => {
+  const json = { name: 'Ada & Sons', owner_email: 'Ada@Example.org', credit_cents: 1_250, key_name: 'first' };
+  const { status, body } = await api('POST', '/v1/admin/accounts', { json });
+  assert.equal(status, 201, JSON.stringify(body));
+  assert.equal(body.balance_microcents, 1_250_000_000);
+  assert.match(body.key, /^tkh_/);
+  const { email, url, is_mailed: isMailed } = body.owner_invite;
+  assert.deepEqual([email.toLowerCase(), isMailed], ['ada@example.org', false]);
+  assert.ok(url.startsWith(`${service.accountUrl}/invitation#`), url);
+  const models = await fetch(`${service.url}/v1/models`, { headers: { authorization: `Bearer ${body.key}` } });
+  assert.equal(models.status, 200);
+  const later = await api('POST', `/v1/admin/accounts/${body.id}/invites`, { json: { email: 'ada@example.org' } });
+  assert.equal(later.status, 201);
+  assert.notEqual(later.body.url, url);
+  const audit = await api('GET', `/v1/admin/audit?account_id=${body.id}`);
+  const actions = audit.body.data.map(({ action }: { readonly action: string }) => action);
+  for (const action of ['account.create', 'credit.move', 'key.create', 'invite.create'])
+    assert.ok(actions.includes(action), `${action} in ${actions.join(', ')}`);
+  for (const wrong of [{ owner_email: 'nobody' }, { credit_cents: 0 }, { key_name: '' }]) {
+    const refused = await api('POST', '/v1/admin/accounts', { json: { name: 'x', ...wrong } });
+    assert.equal(refused.status, 400, JSON.stringify(wrong));
+  }
+  assert.equal(
+    (await api('POST', '/v1/admin/accounts/acct_nothing/invites', { json: { email: 'a@b.co' } })).status,
+    404,
+  );
+});
+
 test('an account is made, changed and listed with what it has', async () => {
   const id = await newAccount('Robots Ltd');
   const json = { plan_tier: 'pro', max_concurrency: 7, credit_limit_cents: 500, allowed_models: ['demo'] };

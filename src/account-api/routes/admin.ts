@@ -8,7 +8,6 @@ import { ApiError } from '../../platform/errors.ts';
 import { accountOfServerSchema, accountsOfServer } from '../account-object.ts';
 import { auditObject, auditQuery, auditRequest, auditSchema } from '../audit-object.ts';
 import { billingChange, billingInput } from '../billing-input.ts';
-import { notThere } from '../input.ts';
 import { operationsOf } from '../operations-of.ts';
 import { releasedObject, releasedSchema } from '../released-object.ts';
 import { route } from '../route.ts';
@@ -28,6 +27,7 @@ import {
 } from '../wire.ts';
 import { addedBackendRoutes } from './added-backends.ts';
 import { moveCreditRoute } from './admin-credit.ts';
+import { customerRoutes, shownAccount } from './admin-customers.ts';
 import { accountPriceRoutes } from './admin-prices.ts';
 import { membersPage, membersQuery, memberSchema } from './members.ts';
 import { entrySchema, ledgerPage, ledgerQuery } from './ledger.ts';
@@ -79,21 +79,7 @@ export const adminRoutes: readonly AccountRoute[] = [
       );
     },
   }),
-  route({
-    method: 'post',
-    path: '/v1/admin/accounts',
-    operationId: 'createAccount',
-    tag: 'Server',
-    summary: 'Create an account',
-    description: 'The account has no people, keys or credit yet.',
-    access: 'operator',
-    body: Type.Object({ name }, { additionalProperties: false }),
-    answers: [{ status: 201, description: 'The account.', schema: accountOfServerSchema }],
-    handle: async (call) => {
-      const made = await operate({ kind: 'create_account', name: call.body.name }, operationsOf(call));
-      return await shownAccount(call, made.accountId);
-    },
-  }),
+  ...customerRoutes,
   route({
     method: 'get',
     path: '/v1/admin/accounts/{id}',
@@ -388,14 +374,4 @@ async function auditPage(
 ) {
   const entries = await operations.repositories.listAudit({ accountId: account, ...request });
   return listOf(entries, page, auditObject, auditId);
-}
-
-type ServerCall = Pick<Call, 'services'>;
-
-async function shownAccount({ services }: ServerCall, id: string) {
-  const { repositories, now } = services.operations;
-  const found = await repositories.getAccount({ accountId: id });
-  if (found === undefined || found.isSystem) throw notThere();
-  const [shown] = await accountsOfServer([found], repositories, now());
-  return shown!;
 }

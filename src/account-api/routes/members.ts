@@ -66,7 +66,7 @@ const invitation = Type.Object({
 });
 
 /** How long an invitation is valid, in days. */
-const invitedFor = 7;
+export const invitedFor = 7;
 
 /** Members of an account, and its invitations. */
 export const memberRoutes: readonly AccountRoute[] = [
@@ -209,28 +209,13 @@ export const memberRoutes: readonly AccountRoute[] = [
     answers: [{ status: 200, description: 'The invitation.', schema: invitation }],
     errors: ['http_403', 'http_409'],
     handle: async (call) => {
-      const { account, principal, body, services } = call;
+      const { account, body } = call;
       refuseBeyond(account.role, body.role);
-      const { repositories, newId, now } = services.operations;
-      const token = newLinkToken();
-      const at = now();
-      const made: InvitationRow = {
-        id: `inv_${Buffer.from(newId()).toString('hex')}`,
+      const { made } = await invitePerson(call, {
+        accountId: account.id,
         email: body.email.toLowerCase(),
         role: body.role,
-        invitedBy: principal.kind === 'user' ? principal.userId : principal.kind === 'key' ? principal.keyId : '',
-        createdAt: at,
-        expiresAt: at + invitedFor * 86_400_000,
-      };
-      await repositories.createInvitation({ ...made, accountId: account.id, tokenHash: token.hash });
-      const { name = account.id } = (await repositories.getAccount({ accountId: account.id })) ?? {};
-      await services.mailer.send({
-        to: made.email,
-        kind: 'invitation',
-        accountId: account.id,
-        ...invitationMail(services.accountUrl(), token.text, { account: name, role: made.role, days: invitedFor }),
       });
-      await call.audit({ action: 'invite.create', target: made.id, after: { email: made.email, role: made.role } });
       return invitationOf(made);
     },
   }),
@@ -421,6 +406,50 @@ const memberOf = ({ userId, name, email, role, joinedAt }: MemberRow, { signIns,
   last_sign_in_at: (signIns.get(userId) ?? 0) < joinedAt ? null : secondsOf(signIns.get(userId)!),
   ...limitOf(budgets.get(userId)),
 });
+
+interface Invited {
+  readonly accountId: string;
+  readonly email: string;
+  readonly role: InvitationRow['role'];
+}
+
+/** Creates an invitation, mails it, and notes it in the audit log. */
+export async function invitePerson(
+  call: Pick<Call, 'principal' | 'services' | 'audit'>,
+  invited: Invited,
+): Promise<{ readonly made: InvitationRow; readonly token: string }> {
+  const { principal, services } = call;
+  const { accountId, email: address, role: given } = invited;
+  const { repositories, newId, now } = services.operations;
+  const token = newLinkToken();
+  const at = now();
+  const made: InvitationRow = {
+    id: `inv_${Buffer.from(newId()).toString('hex')}`,
+    email: address,
+    role: given,
+    invitedBy: principal.kind === 'user' ? principal.userId : principal.kind === 'key' ? principal.keyId : '',
+    createdAt: at,
+    expiresAt: at + invitedFor * 86_400_000,
+  };
+  await repositories.createInvitation({ ...made, accountId, tokenHash: token.hash });
+  await mailInvitation(services, { ...invited, token: token.text });
+  await call.audit({ action: 'invite.create', target: made.id, after: { email: address, role: given }, accountId });
+  return { made, token: token.text };
+}
+
+/** Sends the link of an invitation, or leaves it in the outbox where no mail server is configured. */
+export async function mailInvitation(
+  services: Call['services'],
+  { accountId, email: address, role: given, token }: Invited & { readonly token: string },
+): Promise<void> {
+  const { name = accountId } = (await services.operations.repositories.getAccount({ accountId })) ?? {};
+  await services.mailer.send({
+    to: address,
+    kind: 'invitation',
+    accountId,
+    ...invitationMail(services.accountUrl(), token, { account: name, role: given, days: invitedFor }),
+  });
+}
 
 const invitationOf = ({ id, email, role, invitedBy, createdAt, expiresAt }: InvitationRow) => ({
   id,

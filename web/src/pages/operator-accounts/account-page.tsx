@@ -22,6 +22,7 @@ import type { CreditType } from './credit.tsx';
 import { DeleteDialog } from './delete-account.tsx';
 import { LimitsDialog } from './limits.tsx';
 import { Movements } from './movements.tsx';
+import { InviteOwnerDialog } from './handover.tsx';
 import { People } from './people.tsx';
 import { SuspendDialog } from './suspend.tsx';
 import { Suspensions, useLastSuspension } from './suspensions.tsx';
@@ -52,7 +53,7 @@ export default function AccountPage() {
   );
 }
 
-type Opened = { readonly credit: CreditType } | 'limits' | 'suspend' | 'delete';
+type Opened = { readonly credit: CreditType } | 'invite' | 'limits' | 'suspend' | 'delete';
 
 function ShownAccount({ of: account, crumb }: { readonly of: Account; readonly crumb: ReactNode }) {
   const t = useText<OperatorAccountTexts>('operator-accounts');
@@ -66,6 +67,7 @@ function ShownAccount({ of: account, crumb }: { readonly of: Account; readonly c
         {t('grant')}
       </Button>
       <Menu trigger={<IconButton label={t('more')} look="plain" icon={<MoreIcon />} />}>
+        <MenuItem onSelect={() => setOpen('invite')}>{t('inviteOwner')}</MenuItem>
         <MenuItem onSelect={() => setOpen({ credit: 'adjust' })}>{t('moveCredit')}</MenuItem>
         <MenuItem onSelect={() => setOpen({ credit: 'refund_request' })}>{t('refundRequest')}</MenuItem>
         <MenuLine />
@@ -109,6 +111,7 @@ function ShownAccount({ of: account, crumb }: { readonly of: Account; readonly c
       <AccountFacts of={account} />
       <Lists of={account} />
       {typeof open === 'object' && <CreditDialog of={account} type={open.credit} onClose={close} />}
+      {open === 'invite' && <InviteOwnerDialog of={account} onClose={close} />}
       {open === 'limits' && <LimitsDialog of={account} onClose={close} />}
       {open === 'suspend' && <SuspendDialog of={account} onClose={close} />}
       {open === 'delete' && <DeleteDialog of={account} onClose={close} />}
