@@ -17,14 +17,26 @@ export interface Census {
   readonly messagesToThreads: number;
   /** Allocated in the heap of JavaScript. */
   readonly bytes: number;
+  /** In use after a collection, in the heap and in buffers outside of it; known while nothing is hooked, otherwise 0. */
+  readonly heldBytes: number;
 }
 
-/** Beside the file of the counts. While it exists, nothing is hooked, so that the bytes are those of the service alone. */
+/** Beside the file of the counts. While it exists, nothing is hooked, so that bytes are those of the service alone. */
 export const unhooked = '.unhooked';
 
 const file = process.env['TOKENHOUSE_CENSUS'];
 if (isMainThread && file !== undefined) {
-  const counts = { promises: 0, timers: 0, abortControllers: 0, abortListeners: 0, messagesToThreads: 0, bytes: 0 };
+  // Not in threads, which import this file too: it sets a flag of the whole process for a moment.
+  const { collectGarbage } = await import('../../src/platform/http/json/collect.ts');
+  const counts = {
+    promises: 0,
+    timers: 0,
+    abortControllers: 0,
+    abortListeners: 0,
+    messagesToThreads: 0,
+    bytes: 0,
+    heldBytes: 0,
+  };
   const hook = createHook({
     init: (_id, type) => {
       if (type === 'PROMISE') counts.promises++;
@@ -66,10 +78,16 @@ if (isMainThread && file !== undefined) {
   beginCount();
   process.on('SIGUSR2', () => {
     endCount();
+    const isUnhooked = existsSync(file + unhooked);
+    if (isUnhooked) {
+      collectGarbage();
+      const { heapUsed, arrayBuffers } = process.memoryUsage();
+      counts.heldBytes = heapUsed + arrayBuffers;
+    }
     // Whole or not there: the reader polls.
     writeFileSync(`${file}.new`, JSON.stringify(counts satisfies Census));
     renameSync(`${file}.new`, file);
-    if (existsSync(file + unhooked)) hook.disable();
+    if (isUnhooked) hook.disable();
     else hook.enable();
     beginCount();
   });
