@@ -7,7 +7,7 @@ export const lineBudgets: Readonly<Record<string, number>> = {
   src: 5,
   'src/account-api': 9667,
   'src/accounts': 4296,
-  'src/app': 4724,
+  'src/app': 4735,
   'src/billing': 6562,
   'src/catalog': 608,
   'src/cli': 9603,

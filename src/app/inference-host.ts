@@ -27,8 +27,8 @@ import type { DrainTimes } from './listening.ts';
 import type { Log } from '../platform/log.ts';
 import type { FetchProgress } from '../inference/model-files/meter.ts';
 import type { JobReading } from '../platform/jobs/jobs.ts';
-import { LoopWatch } from '../platform/loop-watch.ts';
-import { readProcess } from '../platform/metrics/process-readings.ts';
+import type { LoopWatch } from '../platform/loop-watch.ts';
+import type { ProcessReadings } from '../platform/metrics/process-readings.ts';
 import { ServiceMetrics } from '../platform/metrics/service-metrics.ts';
 import type { ConfigReading, SourceReading } from '../platform/metrics/service-readings.ts';
 import type { Backend } from '../inference/pipeline/backend-pool.ts';
@@ -51,6 +51,7 @@ import type { PoolOptions } from './runtime-config-of.ts';
 import { filterLine, healthLog } from './service-lines.ts';
 import { openRequestWork } from './request-work.ts';
 import type { RequestWork } from './request-work.ts';
+import { watchProcess } from './watch-process.ts';
 import { uuidMaker } from '../platform/ids/uuid.ts';
 
 export interface ServingOptions {
@@ -114,14 +115,11 @@ export async function openServing(options: ServingOptions, opened: Opened): Prom
   const accounts = await openAccounts(options, opened, reported);
   const kept = await openKept({ ...options, ...accounts, metrics: reported, opened });
   const work = openRequestWork(kept.files, opened);
-  const loop = new LoopWatch();
-  opened.push(() => loop.stop());
+  const { loop, processReadings } = watchProcess(opened);
   const limits = await openLimits(options, accounts, loop, opened);
   const models = openModels(options, accounts, kept, limits, opened);
   const spans = openSpans(options);
   opened.push(() => spans?.close());
-  const processReadings = readProcess(loop);
-  opened.push(() => processReadings.stop());
   let inferenceSockets = (): number => 0;
   const readings = { process: processReadings, inferenceSockets: () => inferenceSockets(), spans, work: work.readings };
   const batches = openBatches({
@@ -201,6 +199,7 @@ export async function openServing(options: ServingOptions, opened: Opened): Prom
 }
 
 type Opened = (() => unknown)[];
+
 type Accounts = Awaited<ReturnType<typeof openAccounts>>;
 type Kept = Awaited<ReturnType<typeof openKept>>;
 type RunningLimits = Awaited<ReturnType<typeof openLimits>>;
@@ -398,7 +397,7 @@ function metricsOf(
 
 /** Measurements of this process, besides those of its parts. */
 interface OwnReadings {
-  readonly process: ReturnType<typeof readProcess>;
+  readonly process: ProcessReadings;
   readonly inferenceSockets: () => number;
   readonly spans: ReturnType<typeof openSpans>;
   readonly work: RequestWork['readings'];

@@ -1,8 +1,7 @@
 import { openSecret } from '../../accounts/secret.ts';
 import type { Config } from '../../config/config.ts';
 import { uuidMaker } from '../../platform/ids/uuid.ts';
-import { LoopWatch } from '../../platform/loop-watch.ts';
-import { readProcess } from '../../platform/metrics/process-readings.ts';
+import type { ProcessReadings } from '../../platform/metrics/process-readings.ts';
 import { ServiceMetrics } from '../../platform/metrics/service-metrics.ts';
 import { openOperating } from '../account-host.ts';
 import { modelOf } from '../model-of.ts';
@@ -11,6 +10,7 @@ import { drainTimesOf } from '../listening.ts';
 import type { HowStopped } from '../listening.ts';
 import type { Service, ServiceOptions, StartedBackend } from '../service.ts';
 import { openStore } from '../stores.ts';
+import { watchProcess } from '../watch-process.ts';
 import { Pool } from './pool.ts';
 
 /**
@@ -42,10 +42,7 @@ export async function startWithWorkers(options: ServiceOptions, opened: (() => u
     log,
     onFatal,
   });
-  const loop = new LoopWatch();
-  opened.push(() => loop.stop());
-  const processReadings = readProcess(loop);
-  opened.push(() => processReadings.stop());
+  const { loop, processReadings } = watchProcess(opened);
   const metrics: ServiceMetrics = parentMetrics(options, processReadings, () => operating, pool);
   const operating: Operating = await openOperating(
     {
@@ -96,7 +93,7 @@ export async function startWithWorkers(options: ServiceOptions, opened: (() => u
 /** The workers have the requests; the parent has none and adds nothing. */
 function parentMetrics(
   { version, log }: ServiceOptions,
-  processReadings: ReturnType<typeof readProcess>,
+  processReadings: ProcessReadings,
   operating: () => Operating,
   pool: Pool,
 ): ServiceMetrics {
