@@ -5,7 +5,7 @@
  */
 export const lineBudgets: Readonly<Record<string, number>> = {
   src: 5,
-  'src/account-api': 9667,
+  'src/account-api': 9780,
   'src/accounts': 4296,
   'src/app': 4735,
   'src/billing': 6562,

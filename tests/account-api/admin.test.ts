@@ -100,7 +100,7 @@ test('a customer is brought in at once: account, owner, credit and key', async (
     assert.ok(actions.includes(action), `${action} in ${actions.join(', ')}`);
   for (const wrong of [{ owner_email: 'nobody' }, { credit_cents: 0 }, { key_name: '' }]) {
     const refused = await api('POST', '/v1/admin/accounts', { json: { name: 'x', ...wrong } });
-    assert.equal(refused.status, 400, JSON.stringify(wrong));
+    assert.ok([400, 422].includes(refused.status), JSON.stringify(wrong));
   }
   assert.equal(
     (await api('POST', '/v1/admin/accounts/acct_nothing/invites', { json: { email: 'a@b.co' } })).status,
