@@ -26,6 +26,9 @@ export function modelOf(config: ModelConfig, inFile?: SamplingDefaults): Model {
     fallback: config.fallback.length === 0 ? undefined : config.fallback,
     hedge: config.hedge.after,
     deprecationDate: config.deprecationDate,
+    successor: config.successor,
+    leadsToSuccessor: config.leadsToSuccessor,
+    aliases: config.aliases.length === 0 ? undefined : config.aliases,
     dedicatedTo: config.dedicatedTo.length === 0 ? undefined : new Set(config.dedicatedTo),
   };
 }

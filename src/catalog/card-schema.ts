@@ -98,6 +98,8 @@ export const cardSchema = Type.Object(
         deprecation_date: Type.Optional(
           text('`YYYY-MM-DD`, when a retirement is scheduled: gone from 00:00:00 UTC of that day.'),
         ),
+        successor: Type.Optional(text('Id of the model that is to be used after the retirement.')),
+        alias_of: Type.Optional(text('This card is of another name of the model with this id.')),
         defaults: Type.Optional(defaults),
         capabilities,
         pricing,

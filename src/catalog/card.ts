@@ -37,6 +37,8 @@ export function modelCard(model: Model, prices: Prices, created: number) {
       context_length: model.contextLength,
       max_output_tokens: model.maxOutputTokens,
       ...(model.deprecationDate === undefined ? {} : { deprecation_date: model.deprecationDate }),
+      ...(model.successor === undefined ? {} : { successor: model.successor }),
+      ...(model.aliasOf === undefined ? {} : { alias_of: model.aliasOf }),
       ...(Object.keys(defaults).length === 0 ? {} : { defaults }),
       capabilities: {
         ...flagsOnCard(generalFlags, capabilities),

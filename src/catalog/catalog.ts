@@ -4,11 +4,18 @@ import type { Model } from './model.ts';
 export class Catalog {
   readonly #entries: readonly Entry[];
   readonly #byId: ReadonlyMap<string, Entry>;
+  readonly #byName: ReadonlyMap<string, Entry>;
 
   constructor(models: readonly Model[]) {
     this.#entries = models.map((model) => ({ model, retiresAt: retirementOf(model) }));
     this.#byId = new Map(this.#entries.map((entry) => [entry.model.id.toLowerCase(), entry]));
     if (this.#byId.size !== models.length) throw new Error('two models have the same id');
+    this.#byName = new Map([
+      ...this.#entries.flatMap((entry) =>
+        (entry.model.aliases ?? []).map(({ name }): [string, Entry] => [name.toLowerCase(), entry]),
+      ),
+      ...this.#byId,
+    ]);
   }
 
   /** The models that exist at a time, in milliseconds since 1970. */
@@ -16,9 +23,18 @@ export class Catalog {
     return this.#entries.filter(({ retiresAt }) => time < retiresAt).map(({ model }) => model);
   }
 
-  /** Finds a model by id; `isRetired` if it was retired by that time. */
-  find(id: string, time: number): { readonly model: Model; readonly isRetired: boolean } | undefined {
-    const entry = this.#byId.get(id.toLowerCase());
+  /**
+   * Finds a model by its id or another name; `isRetired` if it was retired by that time. The names of a retired model may lead to its
+   * successor, and from there on.
+   */
+  find(name: string, time: number): { readonly model: Model; readonly isRetired: boolean } | undefined {
+    let entry = this.#byName.get(name.toLowerCase());
+    for (let steps = 0; entry !== undefined && time >= entry.retiresAt && steps < this.#entries.length; steps++) {
+      const { successor, leadsToSuccessor } = entry.model;
+      const next = leadsToSuccessor === true ? this.#byId.get(successor?.toLowerCase() ?? '') : undefined;
+      if (next === undefined) break;
+      entry = next;
+    }
     return entry === undefined ? undefined : { model: entry.model, isRetired: time >= entry.retiresAt };
   }
 }

@@ -29,9 +29,41 @@ export interface Model {
   readonly hedge?: number | 'p95' | undefined;
   /** `YYYY-MM-DD`: the model is retired from 00:00:00 UTC of this day (contracts decision 25). */
   readonly deprecationDate: string | undefined;
+  /** Id of the model that is to be used instead after its retirement. */
+  readonly successor?: string | undefined;
+  /** Whether its names lead to the successor from its retirement on. */
+  readonly leadsToSuccessor?: boolean | undefined;
+  /** Other names of it in requests; absent: none. */
+  readonly aliases?: readonly Alias[] | undefined;
+  /** What the answer says instead of the id. */
+  readonly answersAs?: string | undefined;
+  /** The id of the model, if the card has another name. */
+  readonly aliasOf?: string | undefined;
   /** The only accounts that may use it; absent: every account may. */
   readonly dedicatedTo?: ReadonlySet<string> | undefined;
 }
+
+export interface Alias {
+  readonly name: string;
+  /** Whether the catalog has a card of this name. */
+  readonly isListed: boolean;
+  /** What the answer to a request of this name says: the model's id or this name. */
+  readonly answers: 'model' | 'alias';
+}
+
+/** The model of a request that named it so, with the name that the answer says. */
+export function askedAs(model: Model, name: string): Model {
+  const alias = model.aliases?.find((each) => each.name.toLowerCase() === name.toLowerCase());
+  return alias?.answers === 'alias' ? { ...model, answersAs: alias.name } : model;
+}
+
+/** A model and those of its other names that have a card. */
+export const underItsNames = (model: Model): readonly Model[] => [
+  model,
+  ...(model.aliases ?? [])
+    .filter(({ isListed }) => isListed)
+    .map(({ name }) => ({ ...model, id: name, displayName: name, aliasOf: model.id })),
+];
 
 /** The capabilities that apply to a request: flags may depend on the ZDR partition (§4.2.3(5)). */
 export const capabilitiesFor = (model: Pick<Model, 'capabilities' | 'zdrCapabilities'>, zdr: boolean): Capabilities =>

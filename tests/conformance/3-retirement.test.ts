@@ -11,7 +11,7 @@ import { TestService, until } from '../support/service.ts';
 import { built } from '../support/built.ts';
 
 /** Specification part 3 and §9.4, contracts decision 25: a model's way from available to retired. */
-const configOf = (deprecation: string): string => `models:
+const configOf = (deprecation: string, names = ''): string => `models:
   - id: demo
     context_length: 8192
     pricing: { input_cents_per_million: 5, output_cents_per_million: 20 }
@@ -24,7 +24,7 @@ ${deprecation === '' ? '' : `    deprecation_date: ${deprecation}\n`}    backend
             pace_ms: 20
           - say: [ { text: hello } ]
   - id: Stays
-    context_length: 8192
+${names}    context_length: 8192
     pricing: { input_cents_per_million: 5, output_cents_per_million: 20 }
     backends: [ { engine: scripted, scripts: [ { say: [ { text: hello } ] } ] } ]`;
 
@@ -59,8 +59,8 @@ async function setClock(time: number): Promise<void> {
   }, 60_000);
 }
 
-const reload = async (deprecation: string): Promise<void> => {
-  service.configure({ config: configOf(deprecation) });
+const reload = async (deprecation: string, names = ''): Promise<void> => {
+  service.configure({ config: configOf(deprecation, names) });
   const { code, stderr } = await service.command('reload');
   assert.equal(code, 0, stderr);
 };
@@ -127,4 +127,44 @@ test('§9.4 a date that has passed, in a file that is read today', async () => {
   await reload('2020-02-29');
   assert.equal(await demoCard(), undefined);
   assertEnvelope(await askChat(service), 'model_not_found', { param: 'model' });
+});
+
+const nameIn = async (model: string): Promise<unknown> => {
+  const answer = await askChat(service, { ...plainBody, model });
+  return answer.status === 200 ? answer.json()['model'] : answer.status;
+};
+
+test('other names of a model: answered as the configuration says, listed or not', async () => {
+  const names = `    aliases:
+      - { name: Old-Name }
+      - { name: shown, listed: true }
+      - { name: My/Own, listed: true, answers: alias }
+`;
+  await reload('', names);
+  for (const [asked, answered] of [
+    ['old-name', 'Stays'],
+    ['SHOWN', 'Stays'],
+    ['my/own', 'My/Own'],
+    ['stays', 'Stays'],
+    ['old-name-2', 404],
+  ] as const)
+    assert.equal(await nameIn(asked), answered, asked);
+  const listed = (await cards()).map(({ id, service: { alias_of: of = null } }) => [id, of]);
+  assert.deepEqual(listed, [
+    ['demo', null],
+    ['Stays', null],
+    ['shown', 'Stays'],
+    ['My/Own', 'Stays'],
+  ]);
+});
+
+test('a successor is announced on the card, and the names lead to it after the retirement, if the operator says so', async () => {
+  await reload('2999-03-01\n    successor: stays');
+  assert.equal((await demoCard())?.service['successor'], 'stays');
+  assert.equal(await nameIn('demo'), 'demo');
+  await reload('2020-02-29\n    successor: stays');
+  assert.equal(await nameIn('demo'), 404);
+  await reload('2020-02-29\n    successor: stays\n    leads_to_successor: true\n    aliases: [ { name: demo-1 } ]');
+  for (const name of ['demo', 'Demo-1']) assert.equal(await nameIn(name), 'Stays');
+  assert.equal(await demoCard(), undefined);
 });

@@ -4,6 +4,7 @@ import { featureFlags, type Capabilities, type FeatureFlag } from '../../catalog
 import { cardSchema } from '../../catalog/card-schema.ts';
 import { modelCard } from '../../catalog/card.ts';
 import { retirementOf } from '../../catalog/catalog.ts';
+import { underItsNames } from '../../catalog/model.ts';
 import type { Prices } from '../../catalog/pricing.ts';
 import { inferenceRoutes } from '../../inference/http/routes.ts';
 import { camel } from '../../platform/camel-case.ts';
@@ -84,19 +85,20 @@ export const modelRoutes: readonly AccountRoute[] = [
       // Only tests of single routes have no catalog.
       if (modelOf === undefined) return page([]);
       return page(
-        usableModels(account, config(), at).map((configured) => {
-          const model = modelOf(configured);
+        usableModels(account, config(), at).flatMap((configured) => {
           const { list, own } = rates(configured);
-          const retiresAt = retirementOf(model);
-          return {
-            object: 'model_card',
-            model: model.id,
-            state: stateOf(model.id, found ?? []),
-            retires_at: Number.isFinite(retiresAt) ? secondsOf(retiresAt) : null,
-            sampling: model.sampling,
-            endpoints: endpointsOf(model.capabilities),
-            card: modelCard(model, own ?? list, secondsOf(at)),
-          };
+          return underItsNames(modelOf(configured)).map((model) => {
+            const retiresAt = retirementOf(model);
+            return {
+              object: 'model_card' as const,
+              model: model.id,
+              state: stateOf(configured.id, found ?? []),
+              retires_at: Number.isFinite(retiresAt) ? secondsOf(retiresAt) : null,
+              sampling: model.sampling,
+              endpoints: endpointsOf(model.capabilities),
+              card: modelCard(model, own ?? list, secondsOf(at)),
+            };
+          });
         }),
       );
     },

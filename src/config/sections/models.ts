@@ -222,6 +222,24 @@ const hedgeAfter: Setting<number | 'p95' | undefined> = {
 
 const modelIdPattern = '^[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,127}$';
 
+const alias = group(
+  'another name of the model',
+  {
+    name: required(textLike(modelIdPattern, 'the name in requests', { example: 'my-old-name' })),
+    listed: flag('whether the catalogue lists the name beside the id', { default: false }),
+    answers: choice(['model', 'alias'], 'what answers to requests of this name say: the id of the model, or the name', {
+      default: 'model',
+    }),
+  },
+  ({ name, listed, answers }) => ({ name, isListed: listed, answers }),
+);
+
+const aliases = list(alias, {
+  maxItems: 64,
+  example: [{ name: 'my-old-name' }],
+  description: 'other names of the model in requests',
+});
+
 const model = (scriptSchema: SchemaNode) =>
   group(
     'a model that is served',
@@ -240,6 +258,20 @@ const model = (scriptSchema: SchemaNode) =>
         'the day on which the model is retired, at 00:00:00 UTC, without a restart; announced on its card',
         { example: '2027-06-30' },
       ),
+      successor: textLike(
+        modelIdPattern,
+        'the id of the model to use instead after the retirement; named on the card',
+        {
+          example: 'my-newer-model',
+        },
+      ),
+      leads_to_successor: flag(
+        'whether requests that name this model are answered by its successor once it is retired',
+        {
+          default: false,
+        },
+      ),
+      aliases,
       dedicated_to: list(textLike('^acct_[0-9A-Za-z]{1,32}$', 'an account', { example: 'acct_1C9VER1i2IGG' }), {
         minItems: 1,
         maxItems: 1000,
@@ -361,10 +393,41 @@ export const models = (scriptSchema: SchemaNode) =>
             `the id "${id}" is the same as "${earlier.id}" (case is ignored), so requests would be ambiguous; rename one`,
           ),
       );
+      reportNames(entries, at, report);
       reportFallbacks(entries, at, report);
       return entries.map(([, each]) => each);
     },
   );
+
+interface NamedConfig {
+  readonly id: string;
+  readonly aliases: readonly { readonly name: string }[];
+  readonly deprecationDate: string | undefined;
+  readonly successor: string | undefined;
+  readonly leadsToSuccessor: boolean;
+}
+
+/** Reports a name that means two models, and a successor that leads nowhere. */
+function reportNames(entries: readonly (readonly [number, NamedConfig])[], at: Path, report: Reading['report']): void {
+  const byName = new Map(entries.map(([, { id }]) => [id.toLowerCase(), id]));
+  const ids = new Map(byName);
+  for (const [index, { id, aliases, successor, deprecationDate, leadsToSuccessor }] of entries) {
+    for (const [place, { name }] of aliases.entries()) {
+      const other = byName.get(name.toLowerCase());
+      if (other !== undefined)
+        report([...at, index, 'aliases', place, 'name'], `"${name}" names "${other}" already; remove one of the two`);
+      byName.set(name.toLowerCase(), id);
+    }
+    const meant = successor === undefined ? undefined : ids.get(successor.toLowerCase());
+    if (successor !== undefined && (meant === undefined || meant === id))
+      report([...at, index, 'successor'], `there is no other model "${successor}"; write the id of one under models`);
+    if (leadsToSuccessor && (successor === undefined || deprecationDate === undefined))
+      report(
+        [...at, index, 'leads_to_successor'],
+        'it leads nowhere without a successor and a deprecation_date; add them, or remove it',
+      );
+  }
+}
 
 interface FallbackConfig extends Pick<ReturnType<typeof capabilitiesOf>, 'capabilities'> {
   readonly id: string;

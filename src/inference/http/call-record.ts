@@ -109,7 +109,7 @@ export abstract class CallRecord implements Omit<RunningCall, 'route'> {
       requestId: this.sentId,
       id: this.idHex,
       created: Math.floor(this.startedAt / 1000),
-      model: order.model.id,
+      model: order.model.answersAs ?? order.model.id,
       signer: this.host.services.reasoningKeys.for(this.account.id),
       now: () => Math.floor((this.startedAt + this.totalMs) / 1000),
     };

@@ -1,5 +1,5 @@
 import type { Catalog } from '../../catalog/catalog.ts';
-import { capabilitiesFor } from '../../catalog/model.ts';
+import { askedAs, capabilitiesFor } from '../../catalog/model.ts';
 import type { Model } from '../../catalog/model.ts';
 import type { EngineRequest, GenerationRequest, ImageTokens, Prompt } from '../../generation/request.ts';
 import { ApiError } from '../../platform/errors.ts';
@@ -91,7 +91,7 @@ export function check<Format>(
 
 /** §4.2.3(5): a model's capabilities may differ with zero data retention. From here on only this partition counts. */
 function partitionFor(id: string, caller: RequestFacts, catalog: Catalog): Model {
-  const found = modelFor(id, caller, catalog, caller.startedAt);
+  const found = askedAs(modelFor(id, caller, catalog, caller.startedAt), id);
   if (!caller.zdr) return found;
   if (found.capabilities.zdr) return { ...found, capabilities: capabilitiesFor(found, true) };
   const why = caller.account.zdrRequired === true ? ', which this account requires for every request' : '';
