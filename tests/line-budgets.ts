@@ -7,7 +7,7 @@ export const lineBudgets: Readonly<Record<string, number>> = {
   src: 5,
   'src/account-api': 9662,
   'src/accounts': 4296,
-  'src/app': 4724,
+  'src/app': 4730,
   'src/billing': 6562,
   'src/catalog': 608,
   'src/cli': 9603,
