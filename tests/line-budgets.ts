@@ -7,7 +7,7 @@ export const lineBudgets: Readonly<Record<string, number>> = {
   src: 5,
   'src/account-api': 9782,
   'src/accounts': 4296,
-  'src/app': 4741,
+  'src/app': 4747,
   'src/billing': 6562,
   'src/catalog': 660,
   'src/cli': 9603,
@@ -39,6 +39,7 @@ export const fileLinesMax = 500;
 
 /** Files that have more, and how many they may have. The tables of the database are one description. */
 export const longFiles: Readonly<Record<string, number>> = {
+  'src/app/inference-host.ts': 505,
   'src/store/schema/tables.ts': 1302,
 };
 
