@@ -16,6 +16,7 @@ const usage = `npm run bench simulate -- [options]
   --slow N               the first server reads so many times as slowly as the others
   --flapping             the first server comes and goes: five seconds there, two away
   --outages              kill a server in ten in the middle, for a minute
+  --queues               the order of the queue instead: fair, first come first served, and by tiers with promotion
   --cost                 what choosing among 1,000 backends costs, in this process
 `;
 
@@ -35,6 +36,16 @@ await runCommand(async (args) => {
   if (values.cost) {
     const { measureCost } = await import('./simulate/cost.ts');
     process.stdout.write(`${measureCost()}\n`);
+    return;
+  }
+  if (values.queues) {
+    const { compareQueues } = await import('./simulate/queues.ts');
+    for (const servers of values.servers === undefined ? [16, 64] : [positive('--servers', values.servers)]) {
+      const load = positive('--load', values.load ?? '1.5');
+      const shape = { seconds: 600, conversationsPerSecond: (servers * load) / 6, applications: 4 * servers, seed: 1 };
+      const trace = generateTrace(shape);
+      process.stdout.write(`\n${servers} servers, ${trace.length} requests\n\n${compareQueues(trace, servers)}\n`);
+    }
     return;
   }
   for (const { name, trace, shape } of settingsOf(values)) {
@@ -59,6 +70,7 @@ function parsed(args: readonly string[]) {
         slow: { type: 'string' },
         flapping: { type: 'boolean', default: false },
         outages: { type: 'boolean', default: false },
+        queues: { type: 'boolean', default: false },
         cost: { type: 'boolean', default: false },
       },
     });

@@ -5,32 +5,32 @@
  */
 export const lineBudgets: Readonly<Record<string, number>> = {
   src: 5,
-  'src/account-api': 9782,
-  'src/accounts': 4296,
-  'src/app': 4747,
-  'src/billing': 6562,
-  'src/catalog': 660,
-  'src/cli': 9603,
-  'src/config': 4911,
-  'src/generation': 648,
+  'src/account-api': 9810,
+  'src/accounts': 4351,
+  'src/app': 4766,
+  'src/billing': 6561,
+  'src/catalog': 701,
+  'src/cli': 9659,
+  'src/config': 4955,
+  'src/generation': 653,
   'src/inference/batches': 1032,
   'src/inference/claims': 329,
   'src/inference/constraints': 4874,
-  'src/inference/dialects': 5761,
+  'src/inference/dialects': 5861,
   'src/inference/discovery': 656,
   'src/inference/engine-builds': 414,
   'src/inference/engines': 17875,
   'src/inference/files': 1013,
-  'src/inference/http': 2693,
+  'src/inference/http': 2720,
   'src/inference/images': 485,
   'src/inference/model-files': 2407,
   'src/inference/openapi': 1019,
   'src/inference/output-parsers': 1885,
-  'src/inference/pipeline': 5742,
+  'src/inference/pipeline': 5831,
   'src/inference/routing': 1909,
   'src/notifications': 591,
-  'src/platform': 7181,
-  'src/store': 18878,
+  'src/platform': 7237,
+  'src/store': 18918,
   'src/tax': 150,
 };
 
@@ -39,8 +39,10 @@ export const fileLinesMax = 500;
 
 /** Files that have more, and how many they may have. The tables of the database are one description. */
 export const longFiles: Readonly<Record<string, number>> = {
-  'src/app/inference-host.ts': 505,
-  'src/store/schema/tables.ts': 1302,
+  'src/app/inference-host.ts': 512,
+  'src/config/sections/models.ts': 503,
+  'src/platform/metrics/service-readings.ts': 513,
+  'src/store/schema/tables.ts': 1315,
 };
 
 /** `src/inference/engines/openai/x.ts` counts for `src/inference/engines`, `src/store/x.ts` for `src/store`. */

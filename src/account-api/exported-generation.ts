@@ -36,6 +36,7 @@ export const generationColumns = [
   'latency_ms',
   'total_ms',
   'zdr',
+  'service_tier',
 ] as const;
 
 /** The columns that are summed at the end. */

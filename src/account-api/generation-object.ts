@@ -46,6 +46,9 @@ const summaryFields = {
   key_id: Type.String(),
   tags: Type.Array(Type.String()),
   zdr: nullable(Type.Boolean({ description: 'With zero data retention; null: from before this was recorded.' })),
+  service_tier: Type.Enum(['priority', 'default', 'flex', 'batch'], {
+    description: 'The tier that served it, whose prices are charged.',
+  }),
 };
 export const generationSummarySchema = Type.Object(summaryFields);
 
@@ -101,6 +104,22 @@ const fallbackSchema = Type.Object({
   skipped: Type.Boolean({ description: 'It was not tried: the request, its key or its credit does not fit it.' }),
 });
 
+const queueSchema = Type.Object(
+  {
+    wait_ms: Type.Integer(),
+    expected_ms: nullable(Type.Integer({ description: 'What the wait was expected to take when it began.' })),
+    ahead: Type.Object(
+      {
+        tiers: Type.Integer({ description: 'In tiers that go before its own.' }),
+        own: Type.Integer({ description: 'Of the same account.' }),
+        others: Type.Integer({ description: 'Of other accounts in its tier, which got their turns before it.' }),
+      },
+      { description: 'The requests in front of it when it began to wait.' },
+    ),
+  },
+  { description: 'Its wait for a slot; null where it did not wait.' },
+);
+
 const errorSchema = Type.Object(
   {
     status: Type.Integer({ description: 'Of the HTTP answer, where none had begun.' }),
@@ -121,6 +140,7 @@ export const receiptSchema = Type.Object({
       description: 'The backends that were tried, and why; null where the model has one and it answered.',
     }),
   ),
+  queue: nullable(queueSchema),
   fallbacks: nullable(
     Type.Array(fallbackSchema, {
       description:
@@ -172,6 +192,7 @@ export const requestRow = (row: UsageRow) => ({
   latency_ms: row.firstTokenMs,
   total_ms: row.totalMs,
   zdr: row.zdr ?? null,
+  service_tier: row.tier ?? 'default',
 });
 
 /** A request without its content. */
@@ -226,6 +247,10 @@ function generationReceipt(
     attempts: row.attempts?.map(attemptObject) ?? null,
     fallbacks: row.fallbacks?.map(({ model, reason, isSkipped }) => ({ model, reason, skipped: isSkipped })) ?? null,
     batch_id: row.batchId ?? null,
+    queue:
+      row.queued === undefined
+        ? null
+        : { wait_ms: row.queued.waitMs, expected_ms: row.queued.expectedMs, ahead: row.queued.ahead },
     tokens_counted: row.counted,
     lines: lines.map(({ item, tokens, price, millionths }) => ({
       item,
@@ -354,6 +379,8 @@ function explanationOf(row: UsageRow, listCost: bigint): string {
         ? `None of its fallbacks could serve the request instead of "${asked.model}".`
         : `"${row.modelId}" served it instead of "${asked.model}" (${asked.reason}), at its own prices.`,
     );
+  if (row.tier !== undefined && row.tier !== null && row.tier !== 'default')
+    sentences.push(`It was served in the tier "${row.tier}", at the prices of that tier.`);
   if (row.plan !== null) sentences.push(`The plan "${row.plan}" pays for this request, so no credit is used.`);
   else if (row.costMicrocents > 0n && row.costMicrocents < listCost)
     sentences.push(

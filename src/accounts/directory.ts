@@ -2,7 +2,7 @@ import { memberSubject, type Budget } from '../store/budget.ts';
 import type { AccountStatus } from '../store/database.ts';
 import type { AccountPrice } from '../store/repositories/account-prices.ts';
 import type { LoadedKey } from '../store/repositories/loaded-keys.ts';
-import { keyAccess, keyRates, readAccountLimits, readLimits } from './key-limits.ts';
+import { keyAccess, keyRates, readAccountLimits, readLimits, tiersOf } from './key-limits.ts';
 import type { KeyAccess, KeyRates } from './key-limits.ts';
 import { lookUpHash, parseKey } from './key.ts';
 import type { RatesOfAccounts } from './account-rates.ts';
@@ -22,6 +22,10 @@ export interface Caller {
     readonly plan?: string | undefined;
     /** Maximum concurrent requests; undefined: no limit is set for this account. */
     readonly concurrencyMax?: number | undefined;
+    /** The service tier of requests that name none; undefined: `default`. */
+    readonly tier?: 'priority' | 'default' | 'flex' | undefined;
+    /** The tiers that it may use besides `default`; undefined: all. */
+    readonly tiers?: ReadonlySet<string> | undefined;
     /** Whether all of its requests require zero data retention. */
     readonly zdrRequired?: boolean | undefined;
     /** The budget shared by all of its keys. */
@@ -50,6 +54,9 @@ export interface LiveKey {
   readonly models?: ReadonlySet<string> | undefined;
   /** Its limits in addition to those of its account; absent: no further limits. */
   readonly rates?: KeyRates | undefined;
+  /** As for its account, whose tiers limit it too. */
+  readonly tier?: 'priority' | 'default' | 'flex' | undefined;
+  readonly tiers?: ReadonlySet<string> | undefined;
   /** Whether its account's plan pays for its requests. */
   readonly isPlanKey?: boolean | undefined;
   /** Its budget. */
@@ -348,13 +355,15 @@ export class Directory {
   }
 
   #set(entry: AccountEntry, { id, status, models, plan, limits, budget, rates }: KnownAccount): void {
-    const { concurrencyMax, zdrRequired } = readAccountLimits(limits);
+    const own = readAccountLimits(limits);
+    const { concurrencyMax, zdrRequired } = own;
     entry.caller = {
       id,
       models: setOf(models),
       plan: plan ?? undefined,
       concurrencyMax,
       zdrRequired,
+      ...tiersOf(own),
       budget: budget ?? undefined,
       rates: rates.length === 0 ? undefined : rates,
     };
@@ -421,10 +430,11 @@ const hashesOf = ({ hash, previous }: LoadedKey): readonly string[] =>
 const textOf = (hash: Uint8Array): string =>
   Buffer.from(hash.buffer, hash.byteOffset, hash.byteLength).toString('latin1');
 
-function limitsOf(text: string | null): Pick<LiveKey, 'access' | 'rates' | 'isPlanKey'> {
-  if (text === null) return { access: undefined, rates: undefined, isPlanKey: undefined };
+function limitsOf(text: string | null): Pick<LiveKey, 'access' | 'rates' | 'isPlanKey' | 'tier' | 'tiers'> {
+  if (text === null)
+    return { access: undefined, rates: undefined, isPlanKey: undefined, tier: undefined, tiers: undefined };
   const limits = readLimits(text);
-  return { access: keyAccess(limits), rates: keyRates(limits), isPlanKey: limits.planKey };
+  return { access: keyAccess(limits), rates: keyRates(limits), isPlanKey: limits.planKey, ...tiersOf(limits) };
 }
 
 const setOf = (models: readonly string[] | null): ReadonlySet<string> | undefined =>

@@ -9,6 +9,10 @@ const limitFields = {
   addresses: texts,
   /** Only requests with `Service-ZDR: required`. */
   zdrOnly: Type.Boolean(),
+  /** The service tier of requests that name none: `priority`, `default` or `flex`. */
+  tier: Type.String(),
+  /** The tiers that it may use besides `default`; left out: all. */
+  tiers: texts,
   /** Its account's plan pays for its requests (money.md, "Plans"). */
   planKey: Type.Boolean(),
   /** Maximum concurrent requests. */

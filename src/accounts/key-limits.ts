@@ -14,6 +14,10 @@ export interface AccountLimits {
   readonly concurrencyMax?: number;
   /** Every request is treated as having `Service-ZDR: required`, regardless of its header and key. */
   readonly zdrRequired?: true;
+  /** The service tier of requests that name none. */
+  readonly tier?: string;
+  /** The tiers that its requests may use besides `default`; absent: all. */
+  readonly tiers?: readonly string[];
 }
 
 /** null removes a limit; omitted limits stay. */
@@ -50,11 +54,34 @@ export function keyRates({ concurrencyMax, requestsPerMinute, tokensPerMinute }:
   return { concurrencyMax, requestsPerMinute, tokensPerMinute };
 }
 
+export const tierNames = ['priority', 'default', 'flex'] as const;
+type TierName = (typeof tierNames)[number];
+
+/** Describes what is wrong with service tiers; undefined if nothing is. */
+export function faultOfTiers({ tier = 'default', tiers = [] }: Pick<KeyLimits, 'tier' | 'tiers'>): string | undefined {
+  const wrong = [tier, ...tiers].find((each) => !(tierNames as readonly string[]).includes(each));
+  return wrong === undefined ? undefined : `"${wrong}" is not a service tier; write ${tierNames.join(', ')}.`;
+}
+
+/** The tiers of a key or an account, prepared for each request. */
+export const tiersOf = ({
+  tier,
+  tiers,
+}: Pick<KeyLimits, 'tier' | 'tiers'>): {
+  readonly tier: TierName | undefined;
+  readonly tiers: ReadonlySet<string> | undefined;
+} => ({
+  tier: tierNames.find((each) => each === tier),
+  tiers: tiers === undefined ? undefined : new Set(tiers),
+});
+
 /** Describes what is wrong with a list of endpoints or addresses, or with a limit; undefined if nothing is. */
 export function faultOfLimits({ endpoints = [], addresses = [], ...limits }: KeyLimits): string | undefined {
   const rates = Object.values(keyRates(limits) ?? {}) as readonly (number | undefined)[];
   if (!rates.every((rate) => rate === undefined || isLimit(rate)))
     return `A limit must be a whole number from 1 to ${limitMax}.`;
+  const tierFault = faultOfTiers(limits);
+  if (tierFault !== undefined) return tierFault;
   if (endpoints.length > listMax || addresses.length > listMax)
     return `A key can have at most ${listMax} paths and ${listMax} addresses.`;
   const endpoint = endpoints.find((path) => !/^\/v1(\/[a-z_]{1,32}){1,4}$/.test(path));

@@ -52,6 +52,7 @@ import { filterLine, healthLog } from './service-lines.ts';
 import { openRequestWork } from './request-work.ts';
 import type { RequestWork } from './request-work.ts';
 import { watchProcess } from './watch-process.ts';
+import { tiers } from '../generation/tier.ts';
 import { uuidMaker } from '../platform/ids/uuid.ts';
 
 export interface ServingOptions {
@@ -308,7 +309,12 @@ function openModels(
 ) {
   const { config, environment, log, onDownload } = options;
   const downloads = new AbortController();
-  const pools: PoolOptions = { onHealth: healthLog(log), prefixSalt: prefixSaltOf(secret), room: limits.room };
+  const pools: PoolOptions = {
+    onHealth: healthLog(log),
+    prefixSalt: prefixSaltOf(secret),
+    room: limits.room,
+    weightOf: (account) => limits.callers.weightOf(account),
+  };
   const rollout = new ConfigRollout(config, {
     backendServices: {
       environment,
@@ -387,9 +393,10 @@ function metricsOf(
     peerReports: () => fleets.reports,
     backends: () => rollout.backends.map((backend) => readingOf(backend, serverReports)),
     models: () =>
-      [...runtimeConfigs.current.pools].map(([model, { queue, retries }]) => ({
+      [...runtimeConfigs.current.pools].map(([model, { queue, idle, retries }]) => ({
         model,
-        waiting: queue.length,
+        waiting: Object.fromEntries(tiers.map((tier) => [tier, queue.lengthOf(tier)])),
+        slotsFree: Number.isFinite(idle.unused) ? idle.unused : undefined,
         retries: retries.taken,
         retriesRefused: retries.refused,
       })),

@@ -1,7 +1,17 @@
 import { modelDefaults } from '../catalog/model-defaults.ts';
-import type { Model } from '../catalog/model.ts';
+import type { Model, ModelTiers } from '../catalog/model.ts';
 import type { ModelConfig } from '../config/config.ts';
 import type { SamplingDefaults } from '../generation/sampling-defaults.ts';
+
+/** `undefined`: it has none besides `default`. */
+function tiersOf({ priority, flex, batch }: ModelConfig['tiers']): ModelTiers | undefined {
+  if (priority === undefined && flex === undefined && batch === undefined) return undefined;
+  return {
+    ...(priority && { priority: { price: priority.priceMultiple, reservedSlots: priority.reservedSlots } }),
+    ...(flex && { flex: { price: flex.priceMultiple, waitMs: flex.waitMs } }),
+    ...(batch && { batch: { price: batch.priceMultiple } }),
+  };
+}
 
 /** The catalog entry of a model of the configuration. `inFile`: the defaults that the model's own file states. */
 export function modelOf(config: ModelConfig, inFile?: SamplingDefaults): Model {
@@ -19,6 +29,7 @@ export function modelOf(config: ModelConfig, inFile?: SamplingDefaults): Model {
       output: pricing.outputMicrocentsPerMillion,
       cacheRead: pricing.cacheReadMicrocentsPerMillion,
     },
+    tiers: tiersOf(config.tiers),
     sampling: config.sampling,
     defaults: modelDefaults(config.defaults, inFile),
     capabilities: config.capabilities,

@@ -6,7 +6,7 @@ import type { Model } from '../catalog/model.ts';
 import type { Config, ModelConfig, ServerConfig } from '../config/config.ts';
 import { largestBody } from '../inference/http/body-budget.ts';
 import { openBackendPool } from '../inference/pipeline/backend-pool.ts';
-import type { Backend, BackendPool } from '../inference/pipeline/backend-pool.ts';
+import type { Backend, BackendPool, BackendPoolOptions } from '../inference/pipeline/backend-pool.ts';
 import type { AllowedOrigins, RequestLimits, RuntimeConfig } from '../inference/pipeline/runtime-config.ts';
 import type { OnHealth } from '../inference/routing/fleet.ts';
 import { createNameResolver } from '../platform/outbound/resolver.ts';
@@ -20,6 +20,7 @@ export interface PoolOptions {
   readonly onHealth: (modelId: string) => OnHealth<Backend>;
   readonly prefixSalt: number;
   readonly room: BodyRoom;
+  readonly weightOf: BackendPoolOptions['weightOf'];
 }
 
 /** The same in all processes that share the secret. */
@@ -30,7 +31,7 @@ export const prefixSaltOf = ({ promptCaches }: Secret): number =>
 export function runtimeConfigOf(
   config: Config,
   backends: readonly OpenBackend[],
-  { onHealth, prefixSalt, room }: PoolOptions,
+  { onHealth, prefixSalt, room, weightOf }: PoolOptions,
   before?: RuntimeConfig,
 ): RuntimeConfig {
   const waitMaxMs = config.server.limits.firstTokenTimeoutMs;
@@ -52,7 +53,7 @@ export function runtimeConfigOf(
         const own = backends.filter((backend) => backend.modelId === id);
         const earlier = before?.pools.get(id);
         if (earlier !== undefined && (hasThose(earlier, own) || earlier.become(own))) return [id, earlier];
-        return [id, openBackendPool(own, { waitMaxMs, before: earlier, onHealth: onHealth(id), prefixSalt })];
+        return [id, openBackendPool(own, { waitMaxMs, weightOf, before: earlier, onHealth: onHealth(id), prefixSalt })];
       }),
     ),
   };

@@ -70,6 +70,17 @@ const pricing = Type.Object(
     output_cents_per_million: Type.Number({ description: 'For a million generated tokens, reasoning included.' }),
     cache_read_cents_per_million: count('For a million cached prompt tokens, rounded to whole cents.'),
     cache_read_microcents_per_million: count('The same, exactly: a cent has 1,000,000 microcents.'),
+    service_tiers: Type.Optional(
+      Type.Object(
+        {},
+        {
+          additionalProperties: Type.Object({
+            multiple: Type.Number({ description: 'What its prices are, as a multiple of these.' }),
+          }),
+          description: 'The service tiers that the model has besides `default`; absent: none.',
+        },
+      ),
+    ),
   },
   { description: 'List prices without a key; with one, the rates of its account.' },
 );

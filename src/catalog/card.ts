@@ -8,7 +8,7 @@ import {
   rerankFlags,
   responsesFlags,
 } from './card-flags.ts';
-import type { Model } from './model.ts';
+import type { Model, ModelTiers } from './model.ts';
 import { defaultsOnCard } from './model-defaults.ts';
 import { roundedCents } from './pricing.ts';
 import type { Prices } from './pricing.ts';
@@ -60,6 +60,7 @@ export function modelCard(model: Model, prices: Prices, created: number) {
         // §2.4: rounded to whole cents here, exact in the next field.
         cache_read_cents_per_million: roundedCents(prices.cacheRead),
         cache_read_microcents_per_million: Number(prices.cacheRead),
+        ...(model.tiers === undefined ? {} : { service_tiers: multiplesOf(model.tiers) }),
       },
     },
   };
@@ -75,6 +76,10 @@ export const modelList = (cards: readonly ReturnType<typeof modelCard>[]) => ({
   first_id: cards[0]?.id ?? null,
   last_id: cards.at(-1)?.id ?? null,
 });
+
+/** The multiples of these prices, by service tier. */
+const multiplesOf = (tiers: ModelTiers) =>
+  Object.fromEntries(Object.entries(tiers).map(([tier, { price }]) => [tier, { multiple: Number(price) / 10_000 }]));
 
 /** A price is at most a few billion microcents, so the quotient is the double nearest to its decimal text. */
 const centsPerMillion = (microcents: bigint): number => Number(microcents) / 1_000_000;

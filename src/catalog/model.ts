@@ -1,6 +1,19 @@
+import type { Tier } from '../generation/tier.ts';
 import type { Capabilities } from './card-flags.ts';
 import type { ModelDefaults } from './model-defaults.ts';
 import type { Prices } from './pricing.ts';
+
+/** A service tier of a model. */
+export interface ModelTier {
+  /** Its price, in ten-thousandths of that of `default`. */
+  readonly price: bigint;
+  /** How long its requests may wait for a slot; absent: as long as others. */
+  readonly waitMs?: number | undefined;
+  /** Slots that it keeps from tiers after it; absent: none. */
+  readonly reservedSlots?: number | undefined;
+}
+
+export type ModelTiers = Readonly<Partial<Record<Exclude<Tier, 'default'>, ModelTier>>>;
 
 /** One entry of the catalog: the facts behind a model's card. */
 export interface Model {
@@ -15,6 +28,8 @@ export interface Model {
   readonly maxOutputTokens: number | null;
   /** List prices; an account may have others. */
   readonly prices: Prices;
+  /** The service tiers that it has besides `default`; absent: none. */
+  readonly tiers?: ModelTiers | undefined;
   /** Whether the four sampling fields reach the model (specification part 1). */
   readonly sampling: 'honor' | 'ignore' | 'fixed';
   /** Shown on the card too. */

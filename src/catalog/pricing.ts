@@ -12,6 +12,16 @@ export interface Prices {
   readonly cacheRead: bigint;
 }
 
+/** A price that is given as a part of another: ten-thousandths. */
+export const wholePrice = 10_000n;
+
+/** Rounded up to whole microcents per million tokens: what is printed is what is charged. */
+export function timesPrice(prices: Prices, part: bigint): Prices {
+  if (part === wholePrice) return prices;
+  const of = (price: bigint): bigint => (price * part + wholePrice - 1n) / wholePrice;
+  return { input: of(prices.input), output: of(prices.output), cacheRead: of(prices.cacheRead) };
+}
+
 const million = 1_000_000n;
 
 /** Microcents: ceil(Σ tokens × price / 10⁶), summed exactly and rounded once. */

@@ -37,6 +37,7 @@ function linesOf(receipt: GenerationReceipt): readonly string[] {
   const words = [
     receipt.api_type,
     receipt.streamed ? 'streamed' : 'whole',
+    ...(receipt.service_tier === 'default' ? [] : [`tier ${receipt.service_tier}`]),
     ...(receipt.zdr === true ? ['zero data retention'] : []),
     ...(receipt.tags.length === 0 ? [] : [`labels ${receipt.tags.join(', ')}`]),
   ];
@@ -49,6 +50,7 @@ function linesOf(receipt: GenerationReceipt): readonly string[] {
     ...(receipt.latency_ms === null ? [] : [`         first token after ${receipt.latency_ms} ms`]),
     `end      ${receipt.ending}${receipt.finish_reason === null ? '' : `, ${receipt.finish_reason}`}${receipt.error_code === null ? '' : `, ${receipt.error_code}`}`,
     ...(receipt.error === null ? [] : [`when     ${receipt.error.meaning}`, `do       ${receipt.error.remedy}`]),
+    ...queueLines(receipt.queue),
     ...(receipt.fallbacks ?? []).map(fallbackLine),
     ...(receipt.attempts ?? []).flatMap(attemptLines),
     '',
@@ -70,6 +72,17 @@ function linesOf(receipt: GenerationReceipt): readonly string[] {
         `refund   ${dollars(BigInt(amount))}, ${time(at)}, ledger ${id}`,
     ),
     `why      ${receipt.explanation}`,
+  ];
+}
+
+/** How long it waited for a slot, and for whom. */
+function queueLines(queue: GenerationReceipt['queue'] | undefined): readonly string[] {
+  if (queue === null || queue === undefined) return [];
+  const { tiers, own, others } = queue.ahead;
+  const expected = queue.expected_ms === null ? '' : `, expected ${queue.expected_ms} ms`;
+  return [
+    `queue    waited ${queue.wait_ms} ms for a slot${expected}`,
+    `         behind ${tiers} of tiers before its own, ${own} of its account, ${others} of others`,
   ];
 }
 

@@ -101,6 +101,9 @@ export function beginningOf(prompt: Prompt): Extract<Message, { readonly role: '
   return last?.role === 'assistant' && last.isBeginning === true ? last : undefined;
 }
 
+/** A service tier as a client may ask for it. */
+export type AskedTier = 'priority' | 'default' | 'flex';
+
 /** One conversation, or lists of ready prompts (text completions): choice = prompt index × n + i. */
 export type Prompt =
   | { readonly type: 'messages'; readonly messages: readonly Message[] }
@@ -222,6 +225,8 @@ export interface GenerationRequest {
   readonly parallelToolCalls: boolean | undefined;
   readonly constraint: Constraint | undefined;
   readonly effort: RequestedEffort | undefined;
+  /** The service tier that the client asked for; undefined: that of its key or account. */
+  readonly tier?: AskedTier | undefined;
   readonly preserveThinking: boolean;
   /** Number of alternatives to report beside each chosen token; undefined: no logprobs. */
   readonly logprobs: number | undefined;

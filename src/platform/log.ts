@@ -21,10 +21,24 @@ export interface AnswerRecord {
   readonly completionTokens: number;
   readonly reasoningTokens: number;
   readonly costMicrocents: bigint;
+  /** The service tier that served it. */
+  readonly tier?: string | null | undefined;
+  /** Its wait for a slot, if it waited. */
+  readonly queued?: QueuedRecord | undefined;
   readonly backend: string | null;
   readonly firstTokenMs: number | null;
   readonly totalMs: number;
 }
+
+/** A request's wait for a slot, and the requests in front of it when that began. */
+export interface QueuedRecord {
+  readonly waitMs: number;
+  readonly expectedMs: number | null;
+  readonly ahead: { readonly tiers: number; readonly own: number; readonly others: number };
+}
+
+/** 1: the next slot is its. */
+export const positionOf = ({ ahead: { tiers, own, others } }: QueuedRecord): number => tiers + own + others + 1;
 
 /** A request that was refused before a hold, or failed. */
 export interface RefusalRecord {
@@ -108,6 +122,11 @@ export function createLog(sink: LineSink): LogOutput {
         completion_tokens: record.completionTokens,
         reasoning_tokens: record.reasoningTokens,
         cost_microcents: Number(record.costMicrocents),
+        // Omitted if it is the usual one, and if it did not wait.
+        tier: record.tier === 'default' ? undefined : record.tier,
+        queue_ms: record.queued?.waitMs,
+        queue_expected_ms: record.queued?.expectedMs ?? undefined,
+        queue_position: record.queued === undefined ? undefined : positionOf(record.queued),
         backend: record.backend,
         first_token_ms: record.firstTokenMs,
         total_ms: record.totalMs,

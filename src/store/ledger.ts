@@ -7,7 +7,7 @@ import type { Budget, BudgetOwner } from './budget.ts';
 import type { AccountStatus, Ending, TransferKind } from './database.ts';
 import type { Recording } from './recordings.ts';
 import type { Row } from './schema/codec.ts';
-import type { UsageAttempt, UsageFallback } from './schema/tables.ts';
+import type { UsageAttempt, UsageFallback, UsageQueued } from './schema/tables.ts';
 
 export type { Ending, TransferKind };
 
@@ -15,11 +15,16 @@ export type { Ending, TransferKind };
  * One request, one row, written once. Omitted fields: `zdr` if unknown, `attempts` if there was no choice, `memberBudget` and `fallbacks`
  * if there was none.
  */
-export type UsageRow = Omit<Row<'usage'>, 'zdr' | 'backendAttempts' | 'memberBudget' | 'fallbacks' | 'batchId'> & {
+export type UsageRow = Omit<
+  Row<'usage'>,
+  'zdr' | 'backendAttempts' | 'memberBudget' | 'fallbacks' | 'tier' | 'queued' | 'batchId'
+> & {
   readonly zdr?: boolean;
   readonly memberBudget?: string | null;
   readonly attempts?: readonly UsageAttempt[] | undefined;
   readonly fallbacks?: readonly UsageFallback[] | undefined;
+  readonly tier?: Row<'usage'>['tier'];
+  readonly queued?: UsageQueued | undefined;
   readonly batchId?: string | null;
 };
 

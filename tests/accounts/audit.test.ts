@@ -58,6 +58,7 @@ test('every kind of operation is entered with who, what was asked, before and af
     { kind: 'plan_account', accountId, plan: 'pro' },
     { kind: 'limit_account', accountId, concurrencyMax: 3 },
     { kind: 'zdr_account', accountId, required: true },
+    { kind: 'tier_account', accountId, tier: 'flex', tiers: ['flex'] },
     { kind: 'budget_account', accountId, budget },
     { kind: 'budget_member', accountId, userId, budget },
     { kind: 'limit_credit', accountId, microcents: '5' },

@@ -1,7 +1,8 @@
 /** A step that the next version might have, on tables that are in use: it takes long where there are many leases. */
 import { sql } from 'kysely';
 
-import { steps, type Step } from '../../src/store/migrations/migrate.ts';
+import { steps } from '../../src/store/migrations/migrate.ts';
+import type { Step } from '../../src/store/migrations/step.ts';
 
 export const nextStep = '900-leases-made-anew';
 

@@ -9,7 +9,7 @@ import { budgetSchema, setBudget } from '../budget.ts';
 import { checkedModels, checkedName } from '../checks.ts';
 import { createAccount, newAccountSchema } from '../create-account.ts';
 import { deleteAccount } from '../delete-account.ts';
-import { isLimit, limitMax } from '../key-limits.ts';
+import { faultOfTiers, isLimit, limitMax } from '../key-limits.ts';
 import type { AccountLimitsChange } from '../key-limits.ts';
 import { accountMeant, checkedText, OperationError } from '../operation.ts';
 import type { OperationServices } from '../operation.ts';
@@ -99,6 +99,20 @@ export const accountOperations = {
       const limits: AccountLimitsChange = { concurrencyMax: concurrencyMax ?? null };
       await repositories.limitAccount({ accountId, limits, at: now(), changeId: newId() });
       return { accountId, concurrencyMax: concurrencyMax ?? null };
+    },
+  }),
+
+  /** Sets the service tier of an account's requests that name none, and the tiers that they may use; omitted: `default`, and all. */
+  tier_account: operation({
+    schema: Type.Object({ ...ofAccount, tier: Type.Optional(text), tiers: Type.Optional(texts) }),
+    audit: { action: 'account.tiers', subject: theAccount },
+    run: async ({ accountId: named, tier, tiers }, { repositories, now, newId }) => {
+      const accountId = await accountMeant(named, repositories);
+      const fault = faultOfTiers({ tier, tiers });
+      if (fault !== undefined) throw new OperationError(fault);
+      const limits: AccountLimitsChange = { tier: tier ?? null, tiers: tiers ?? null };
+      await repositories.limitAccount({ accountId, limits, at: now(), changeId: newId() });
+      return { accountId, tier: tier ?? null, tiers: tiers ?? null };
     },
   }),
 

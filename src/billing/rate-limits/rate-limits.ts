@@ -12,6 +12,8 @@ export interface Plan {
   readonly requestsPerMinute?: number | undefined;
   readonly tokensPerMinute?: number | undefined;
   readonly concurrencyMax?: number | undefined;
+  /** Its share of the slots beside that of other accounts, where requests wait; 1 when left out. */
+  readonly weight?: number | undefined;
 }
 
 /** Limits of one key, in addition to those of its account. */
@@ -106,6 +108,11 @@ export class Limits {
   /** Running requests of all accounts, in this process. */
   get running(): number {
     return this.#running;
+  }
+
+  /** An account's share of the slots beside that of others, where requests wait. */
+  weightOf(account: LimitedCaller['account']): number {
+    return this.#planOf(account)?.weight ?? 1;
   }
 
   /** The plan that pays for the requests of this key; undefined: credit does. Throws `http_403`. */

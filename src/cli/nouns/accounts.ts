@@ -8,7 +8,7 @@ import { accountWord, changes, lists, meantAccount, option, word } from '../comm
 import type { CommandRow } from '../command-row.ts';
 import type { Context } from '../context.ts';
 import type { Reader } from '../database.ts';
-import { movedDollars, refused, wholeNumberOrNone } from '../option.ts';
+import { collected, movedDollars, refused, wholeNumberOrNone } from '../option.ts';
 import { timeText } from '../output.ts';
 
 interface CreateOptions {
@@ -198,6 +198,37 @@ export const accountCommands: readonly CommandRow[] = [
         concurrencyMax === null
           ? `${accountId} may run as many requests as its plan or the configuration allows; running requests continue.`
           : `${accountId} may run ${concurrencyMax} requests at the same time from now on; running requests continue.`,
+      ],
+    }),
+  }),
+  changes({
+    name: 'tier',
+    about: 'set the service tiers of an account',
+    takes: [
+      option('--default <tier>', 'of requests that name none: priority, default or flex'),
+      option(
+        '--allow <tier>',
+        'a tier that it may use besides default; repeatable; none: no other; all when left out',
+        collected,
+      ),
+      meantAccount,
+    ],
+    ask: ({
+      account,
+      default: tier,
+      allow,
+    }: OfAccount & { readonly default?: string; readonly allow?: readonly string[] }) => ({
+      kind: 'tier_account',
+      accountId: account,
+      tier,
+      tiers: allow?.join() === 'none' ? [] : allow,
+    }),
+    done: ({ accountId, tier, tiers }) => ({
+      json: { account: accountId, service_tier: tier, service_tiers: tiers },
+      lines: [
+        `${accountId} is served in the tier ${tier ?? 'default'} where its requests name none, and may use ${
+          tiers === null ? 'all tiers' : ['default', ...tiers.filter((each) => each !== 'default')].join(', ')
+        }.`,
       ],
     }),
   }),

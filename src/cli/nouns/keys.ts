@@ -28,16 +28,24 @@ interface LimitOptions<Rate> {
   readonly ip?: readonly string[];
   readonly zdrOnly?: boolean;
   readonly plan?: boolean;
+  readonly tier?: string;
+  readonly allowTier?: readonly string[];
 }
 const limitsOf = <Rate>(options: LimitOptions<Rate>) => ({
   endpoints: options.endpoint,
   addresses: options.ip,
   zdrOnly: options.zdrOnly,
   planKey: options.plan,
+  tier: options.tier,
+  tiers: options.allowTier,
   concurrencyMax: options.concurrency,
   requestsPerMinute: options.requestsPerMinute,
   tokensPerMinute: options.tokensPerMinute,
 });
+const tierOptions = [
+  option('--tier <tier>', 'service tier of requests that name none: priority, default or flex'),
+  option('--allow-tier <tier>', 'service tier that it may use besides default; repeatable', collected),
+];
 const rateOptions = (number: typeof wholeNumber | typeof wholeNumberOrNone) => [
   option('--concurrency <number>', 'maximum of concurrent requests', number(1, 1e6)),
   option('--requests-per-minute <number>', 'maximum of requests per minute', number(1, 1e9)),
@@ -84,6 +92,7 @@ export const keyCommands: readonly CommandRow[] = [
       option('--operator', 'create a management key that may also do what the operator of the server may'),
       option('--plan', "requests are paid by the account's plan, and count against its included requests"),
       ...rateOptions(wholeNumber),
+      ...tierOptions,
       option('--budget <dollars>', 'budget for a period, for example 10.00 (default: no budget)', dollarsToMicrocents),
       periodOption('--budget-per <period>'),
     ],
@@ -235,6 +244,7 @@ export const keyCommands: readonly CommandRow[] = [
     takes: [
       keyWord,
       ...rateOptions(wholeNumberOrNone),
+      ...tierOptions,
       option('--endpoint <path>', 'allowed path, replacing the earlier ones; repeatable; none allows all', collected),
       option(
         '--ip <range>',
@@ -293,13 +303,15 @@ const orNull = <Limits extends object>(limits: Limits) =>
   };
 
 function limitsText(limits: KeyLimits): string {
-  const { endpoints = [], addresses = [], zdrOnly, planKey } = limits;
+  const { endpoints = [], addresses = [], zdrOnly, planKey, tier, tiers } = limits;
   const { concurrencyMax, requestsPerMinute, tokensPerMinute } = limits;
   const words = [
     ...endpoints,
     ...addresses,
     ...(zdrOnly === true ? ['zero data retention'] : []),
     ...(planKey === true ? ['paid by the plan'] : []),
+    ...(tier === undefined ? [] : [`tier ${tier}`]),
+    ...(tiers === undefined ? [] : [`may use ${['default', ...tiers].join('/')}`]),
     ...(concurrencyMax === undefined ? [] : [`${concurrencyMax} at once`]),
     ...(requestsPerMinute === undefined ? [] : [`${requestsPerMinute} requests/min`]),
     ...(tokensPerMinute === undefined ? [] : [`${tokensPerMinute} tokens/min`]),

@@ -17,7 +17,9 @@ import {
   group,
   integer,
   list,
+  milliseconds,
   number,
+  optional,
   reportTwins,
   required,
   text,
@@ -194,6 +196,41 @@ const defaults = group(
   }),
 );
 
+/** In ten-thousandths. */
+const tierPrice = required(
+  number(
+    { minimum: 0, maximum: 100 },
+    'its price as a multiple of the usual one, also of the prices of an account; at most four decimals',
+    { example: 2 },
+    (written, at, { report }) => {
+      const part = Math.round(written * 10_000);
+      if (Math.abs(part - written * 10_000) > 1e-6) report(at, 'has more than four decimals; round it');
+      return BigInt(part);
+    },
+  ),
+);
+
+const tiers = group('service tiers besides default: places in the queue, and what they cost', {
+  priority: optional(
+    group('goes before all others', {
+      price_multiple: tierPrice,
+      reserved_slots: integer(1, 1e6, 'slots that it keeps free of other requests', { example: 2 }),
+    }),
+  ),
+  flex: optional(
+    group('goes after all others, and waits longer', {
+      price_multiple: tierPrice,
+      wait_seconds: number(
+        { minimum: 1, maximum: 86_400 },
+        'how long it may wait for a slot before it is refused',
+        { default: 600, example: 600 },
+        (seconds) => milliseconds(seconds, 1_000),
+      ),
+    }),
+  ),
+  batch: optional(group('lines of batches; half the usual price when left out', { price_multiple: tierPrice })),
+});
+
 const maxOutputTokens: Setting<number | null> = {
   schema: {
     anyOf: [integer(1, 1e8, 'longest answer in tokens', { example: 4096 }).schema, { type: 'null' }],
@@ -281,6 +318,7 @@ const model = (scriptSchema: SchemaNode) =>
       context_length: required(integer(16, 1e8, 'tokens of prompt and answer together', { example: 8192 })),
       max_output_tokens: maxOutputTokens,
       pricing: required(pricing),
+      tiers,
       sampling: choice(['honor', 'ignore', 'fixed'], "handling of the client's temperature, top_p and penalties", {
         default: 'honor',
       }),

@@ -87,6 +87,12 @@ const plan = group(
     max_concurrency: integer(1, 1e6, 'requests that run at the same time, instead of concurrency_per_account_max', {
       example: 16,
     }),
+    weight: number(
+      { minimum: 0.01, maximum: 100 },
+      'share of the tokens beside accounts of other plans, where requests wait for a slot',
+      { default: 1, example: 2 },
+      (written) => written,
+    ),
   },
   ({ includedRequests: requests, windowMs, maxConcurrency: concurrencyMax, ...others }, at, { report }) => {
     if ((requests === undefined) !== (windowMs === undefined))

@@ -1,7 +1,7 @@
 import Type from 'typebox';
 
 import { ApiError } from '../../platform/errors.ts';
-import type { Constraint, GenerationRequest, Sampling } from '../../generation/request.ts';
+import type { AskedTier, Constraint, GenerationRequest, Sampling } from '../../generation/request.ts';
 import { checkFreeForm } from './validate.ts';
 
 /** Fields shared by the requests of several dialects: their schema, their meaning, and their text in the API description. */
@@ -37,6 +37,20 @@ export const samplingFields = {
   stop: optional(Type.Union([Type.String(), Type.Array(Type.String(), { maxItems: 16 })])),
   seed: optional(integer(-largestSeed, largestSeed)),
 };
+
+/** The service tier of the APIs of OpenAI; `scale` is theirs alone. */
+export const serviceTier = optional(Type.Enum(['auto', 'default', 'flex', 'priority', 'scale']));
+export const serviceTierText =
+  'The place in the queue, and its price: `priority` goes first and costs more, `flex` waits and costs less, where the card of the model has them; `auto` and `scale`: the usual one of the key. A tier that the model does not have is served and charged as `default`, and the answer says so.';
+export const tierInAnswer = Type.Optional(
+  Type.Enum(['default', 'flex', 'priority'], {
+    description:
+      'The tier that served, which is the one that is charged. Absent when it is the usual one and none was asked for.',
+  }),
+);
+
+export const decodeTier = (tier: Type.Static<typeof serviceTier> | undefined): AskedTier | undefined =>
+  tier === 'default' || tier === 'flex' || tier === 'priority' ? tier : undefined;
 
 /** Biases by token id. */
 export const logitBias = optional(mapOf(number(-100, 100)));

@@ -2,6 +2,7 @@ import type { ErrorBody } from '../../platform/errors.ts';
 import type { GenerationBatch } from '../../generation/event.ts';
 import type { Generation } from '../../generation/fold.ts';
 import type { GenerationRequest } from '../../generation/request.ts';
+import type { Tier } from '../../generation/tier.ts';
 
 /** A request's headers, by lower-case name. */
 export type Headers = Readonly<Record<string, string | readonly string[] | undefined>>;
@@ -34,6 +35,8 @@ export interface ResponseHead {
   readonly created: number;
   /** The model's id as printed on its card. */
   readonly model: string;
+  /** The service tier that serves it; undefined: the usual one, which was not asked for. */
+  readonly tier?: Tier | undefined;
   /** Signs or encrypts reasoning, so that it is recognized when it comes back. */
   readonly signer: ReasoningSigner;
   /** Returns the current time in seconds since 1970, for the completion time of an answer; absent: the time when it began. */
@@ -77,6 +80,13 @@ export interface Dialect<Format = AnswerFormat> {
   /** Encodes the body of an error answer before the stream has started. */
   encodeError(error: ErrorBody): string;
 }
+
+/** The tier in an answer of OpenAI's APIs, which know no batch there. */
+export const tierName = ({ tier = 'default' }: ResponseHead): string => (tier === 'batch' ? 'default' : tier);
+
+/** The same as the text of a field, in front of others. */
+export const tierField = (head: ResponseHead): string =>
+  head.tier === undefined ? '' : `"service_tier":"${tierName(head)}",`;
 
 /** Keeps a silent connection alive; harmless to every client tested (contracts §0.17). */
 export const keepAliveComment = ': keep-alive\n\n';

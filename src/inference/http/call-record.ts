@@ -3,6 +3,7 @@ import type { Receipt } from '../../billing/hold.ts';
 import type { Admitted } from '../../billing/rate-limits/rate-limits.ts';
 import type { Slot } from '../../billing/rate-limits/slot.ts';
 import type { Deadline } from '../../platform/deadlines.ts';
+import type { Tier } from '../../generation/tier.ts';
 import { publicIdOf } from '../../platform/ids/uuid.ts';
 import type { StopSignal } from '../../platform/stop-signal.ts';
 import type { RequestTrace } from '../../platform/telemetry/request-trace.ts';
@@ -60,7 +61,7 @@ export abstract class CallRecord implements Omit<RunningCall, 'route'> {
   share: BodyShare | undefined = undefined;
   deadline: Deadline | undefined = undefined;
   #caller: Caller | undefined = undefined;
-  #head: { model: string } | undefined = undefined;
+  #head: { model: string; tier?: Tier | undefined } | undefined = undefined;
   /** Memory of files that it references. */
   #fileBytes = 0;
 
@@ -110,6 +111,7 @@ export abstract class CallRecord implements Omit<RunningCall, 'route'> {
       id: this.idHex,
       created: Math.floor(this.startedAt / 1000),
       model: order.model.answersAs ?? order.model.id,
+      tier: shownTier(order),
       signer: this.host.services.reasoningKeys.for(this.account.id),
       now: () => Math.floor((this.startedAt + this.totalMs) / 1000),
     };
@@ -127,7 +129,9 @@ export abstract class CallRecord implements Omit<RunningCall, 'route'> {
     const asked = this.fallbackFrom ?? this.order?.model.id;
     this.order = to;
     this.fallbackFrom = to.model.id === asked ? undefined : asked;
-    if (this.#head !== undefined) this.#head.model = to.model.id;
+    if (this.#head === undefined) return;
+    this.#head.model = to.model.id;
+    this.#head.tier = shownTier(to);
   }
 
   ended(receipt: Receipt): void {
@@ -149,6 +153,10 @@ export abstract class CallRecord implements Omit<RunningCall, 'route'> {
     this.lease.release();
   }
 }
+
+/** `undefined`: the usual one, and none was asked for. */
+const shownTier = ({ tier, tierAsked }: Order): Tier | undefined =>
+  tier === 'default' && !tierAsked ? undefined : tier;
 
 function known(caller: Caller | undefined): Caller {
   if (caller === undefined) throw new Error('a request without a caller');

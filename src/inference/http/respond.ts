@@ -10,6 +10,7 @@ import { pageHeaders } from '../../platform/html.ts';
 import { isClosing } from '../pipeline/meter.ts';
 import type { Order } from '../pipeline/order.ts';
 import type { Emit } from '../pipeline/recording.ts';
+import type { Wait } from '../pipeline/wait-queue.ts';
 import { EventWriter } from './event-writer.ts';
 import type { Exchange } from './exchange.ts';
 import { runOrder } from './run-order.ts';
@@ -77,13 +78,13 @@ export async function respondStream(exchange: Exchange, events: EventSource): Pr
   /** Writes a comment after a silence. Compares the time of the last write, because rescheduling a timer costs more than storing a time. */
   const keepAlive = (): void => {
     if (performance.now() - writtenMs >= keepAliveMs) {
-      writer?.write(keepAliveComment);
+      writer?.write(commentOf(exchange));
       writtenMs = performance.now();
     }
     silence = keepAliveLimit.begin(keepAlive, Math.max(1, keepAliveMs - (performance.now() - writtenMs)));
   };
   let silence: Deadline = host.deadlines.of(primeMs).begin(() => {
-    open().write(keepAliveComment);
+    open().write(commentOf(exchange));
     writtenMs = performance.now();
   });
   try {
@@ -106,6 +107,15 @@ export async function respondStream(exchange: Exchange, events: EventSource): Pr
   } finally {
     silence.end();
   }
+}
+
+/** While the request waits for a slot, the comment says how long that is expected to take. */
+function commentOf({ waits }: Exchange): string {
+  const wait = waits?.at(-1);
+  if (wait?.isOver !== false) return keepAliveComment;
+  const { ahead, expectedMs, waitedMs } = wait;
+  const left = expectedMs === undefined ? '' : `, ${Math.max(1, Math.ceil((expectedMs - waitedMs) / 1_000))} s left`;
+  return `: waiting for ${Math.round(waitedMs / 1_000)} s, ${ahead.tiers + ahead.own + ahead.others} were in front${left}\n\n`;
 }
 
 /** Waits until the client reads again; `false` when it does not, or is gone. */
@@ -151,6 +161,14 @@ export function sendError(exchange: Exchange, error: unknown, dialect: Pick<Dial
   sendJson(exchange, reported.status, body, { ...reset, ...reported.headers, ...retryAfter, ...noRetry });
 }
 
+/** A wait for a slot that is worth a header. */
+const waitMsShown = 1_000;
+
+function addWait(waits: readonly Wait[], list: string[]): void {
+  const waitedMs = waits.reduce((sum, wait) => sum + wait.waitedMs, 0);
+  if (waitedMs >= waitMsShown) list.push('service-queue-ms', String(waitedMs));
+}
+
 export function sendJson(
   exchange: Exchange,
   status: number,
@@ -193,13 +211,14 @@ export function headersOf(
   contentType: string,
   further: Readonly<Record<string, string>> = nothing,
 ): string[] {
-  const { repeatOf, fallbackFrom, sentId, cors, admitted } = exchange;
+  const { repeatOf, fallbackFrom, sentId, cors, admitted, waits } = exchange;
   const id = repeatOf ?? sentId;
   const list = ['content-type', contentType, 'cache-control', 'no-cache', 'x-request-id', id, 'request-id', id];
   add(cors, list);
   if (admitted !== undefined) add(admitted.headers(), list);
   if (repeatOf !== undefined) list.push('idempotent-replayed', 'true');
   if (fallbackFrom !== undefined) list.push('service-fallback-from', fallbackFrom);
+  if (waits !== undefined) addWait(waits, list);
   add(further, list);
   return list;
 }

@@ -35,7 +35,7 @@ export interface Dispatched {
   readonly meter: { readonly usage: Usage };
   take(batch: GenerationBatch): boolean | Promise<boolean>;
   /** It waits for a slot from now on. */
-  waits(wait: Wait): void;
+  waiting(wait: Wait): void;
 }
 
 /**
@@ -121,7 +121,7 @@ export async function dispatch(serving: Dispatched, signal: StopSignal): Promise
 /** Waits for a slot. */
 async function waited(waiter: Waiter<Placement<Backend>>, serving: Dispatched): Promise<Placement<Backend> | Refusal> {
   const step = serving.trace.spans?.step('queue');
-  serving.waits(waiter);
+  serving.waiting(waiter);
   const outcome = await waiter.outcome;
   if (typeof outcome !== 'string') step?.end();
   return outcome;
@@ -280,6 +280,19 @@ const ableFor =
   (backend: Backend): boolean =>
     !tried.has(backend) && isReady(backend) && mayTake(backend, request);
 
+/** Slots that no request has. */
+function freeSlots(backends: readonly Backend[]): number {
+  let free = 0;
+  let running = 0;
+  for (const backend of backends) {
+    if (!isReady(backend)) continue;
+    free += Math.max(0, backend.concurrencyMax - backend.running);
+    running += backend.running;
+  }
+  // With nothing running, nothing will be given back that could end a wait.
+  return running === 0 ? Infinity : free;
+}
+
 /** Places the request at a backend that is ready, can take it, and has not failed it yet; throws when no backend ever will. */
 function place(
   order: Order,
@@ -289,7 +302,9 @@ function place(
   failure: unknown,
 ): Placement<Backend> | undefined {
   const isAble = ableFor(order, tried);
-  const placement = fleet.place(routed, isAble, performance.now());
+  const reserved = order.tier === 'priority' ? 0 : (order.model.tiers?.priority?.reservedSlots ?? 0);
+  const placement =
+    reserved > 0 && freeSlots(backends) <= reserved ? undefined : fleet.place(routed, isAble, performance.now());
   // All able backends are full.
   if (placement !== undefined || backends.some(isAble)) return placement;
   if (failure !== undefined) throw withModel(failure, order);

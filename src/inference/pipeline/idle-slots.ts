@@ -39,6 +39,12 @@ export class IdleSlots {
     return this.#arrivals.reduce((most, count) => Math.max(most, count), 0);
   }
 
+  /** Slots that no request has. */
+  get unused(): number {
+    const { slots, running } = this.#counts();
+    return Math.max(0, slots - running);
+  }
+
   /** How many requests of batches may start now; 0 while any other request waits. */
   get free(): number {
     const { slots, running, waiting } = this.#counts();

@@ -21,8 +21,10 @@ export interface Order extends RequestFacts, Omit<Bill, keyof RequestFacts> {
   /** How the answer is encoded. */
   readonly format: AnswerFormat;
   readonly stream: boolean;
-  /** Its place in the queue of its model. */
+  /** Its place in the queue of its model, and what it costs. */
   readonly tier: Tier;
+  /** The body names a tier, so the answer does. */
+  readonly tierAsked: boolean;
   /** The client's labels, for dedicated models; empty elsewhere. */
   readonly tags: readonly string[];
   readonly request: EngineRequest;

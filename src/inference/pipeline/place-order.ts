@@ -1,5 +1,3 @@
-import { pricesAt } from '../../billing/account-prices.ts';
-import { batchPrices } from '../../billing/batch-prices.ts';
 import { ApiError } from '../../platform/errors.ts';
 import type { GenerationRequest, Prompt } from '../../generation/request.ts';
 import type { AnswerFormat } from '../dialects/dialect.ts';
@@ -12,6 +10,7 @@ import { fit, fitTask, likelyFit, promptTokensLikely } from './fit.ts';
 import type { Fitted } from './fit.ts';
 import type { Order, Preparation } from './order.ts';
 import { count, needsWork, prepare } from './prepare.ts';
+import { tierFor, tierPrices } from './service-tier.ts';
 import type { StopSignal } from '../../platform/stop-signal.ts';
 import { largerModels } from './too-long.ts';
 
@@ -104,7 +103,10 @@ async function orderInstead(
   const fitted = await fitCounted(prepared, call, services, signal);
   if (asked.maxTokens !== undefined && fitted.maxTokens < instead.request.maxTokens)
     throw lesser('writes shorter answers', 'max_tokens');
-  return orderOf(prepared, fitted, instead.plan, call, undefined);
+  const order = orderOf(prepared, fitted, instead.plan, call, undefined);
+  // A downgrade is never dearer than what was asked for.
+  if (instead.tier === 'flex' && order.tier !== 'flex') throw lesser('has no service tier flex', 'service_tier');
+  return order;
 }
 
 /** Counts one prompt of a request. */
@@ -147,7 +149,7 @@ function orderOf(
 ): Order {
   const { maxTokens, reasoningRoomTokens, promptTokens, counted } = fitted;
   const choices = promptsIn(request.prompt) * request.choices;
-  const prices = pricesAt(model, call.account.rates, call.startedAt);
+  const tier = tierFor(asked.tier, model, call);
   // All names in one literal: after a spread, each further field is set on a larger copy of the object (33 µs instead of 7).
   return {
     id: call.id,
@@ -165,9 +167,10 @@ function orderOf(
     format,
     model,
     plan,
-    prices: call.batchId === null ? prices : batchPrices(prices),
+    prices: tierPrices(model, tier, call),
     stream: asked.stream,
-    tier: call.batchId === null ? 'default' : 'batch',
+    tier,
+    tierAsked: asked.tier !== undefined,
     tags,
     at: asked.at,
     request: { ...request, maxTokens, reasoningRoomTokens },

@@ -3,12 +3,13 @@ import type { Receipt } from '../../billing/hold.ts';
 import type { Spent } from '../../billing/rate-limits/rate-limits.ts';
 import { balanceAt } from '../../store/budget.ts';
 import type { Ending } from '../../store/ledger.ts';
-import type { UsageAttempt } from '../../store/schema/tables.ts';
+import type { UsageAttempt, UsageQueued } from '../../store/schema/tables.ts';
 import { elapsedMs } from './request-facts.ts';
 import type { DispatchTrace } from './dispatch.ts';
 import type { Fallen } from './fallbacks.ts';
 import type { Meter } from './meter.ts';
 import type { Order } from './order.ts';
+import type { Wait } from './wait-queue.ts';
 
 /** A request with what has served it. */
 export interface Served {
@@ -17,10 +18,16 @@ export interface Served {
   readonly trace: Pick<DispatchTrace, 'attempts'>;
   /** Absent while the requested model serves it. */
   readonly fallen: Fallen | undefined;
+  /** Its waits for slots, if it had to wait. */
+  readonly waits: readonly Wait[] | undefined;
 }
 
 /** Makes the ledger row of a request that ends now: the request from `order`, and its outcome. The only place where rows are made. */
-export function receiptOf({ order, meter, trace, fallen }: Served, ending: Ending, errorCode: string | null): Receipt {
+export function receiptOf(
+  { order, meter, trace, fallen, waits }: Served,
+  ending: Ending,
+  errorCode: string | null,
+): Receipt {
   const { account, key, plan, prices, startedAt, tags } = order;
   const { promptTokens, cachedTokens, completionTokens, reasoningTokens } = meter.usage;
   const { attempts } = trace;
@@ -64,7 +71,15 @@ export function receiptOf({ order, meter, trace, fallen }: Served, ending: Endin
     batchId: order.batchId,
     attempts: fallen === undefined ? worthKeeping(attempts) : [...fallen.attempts, ...attempts],
     fallbacks: fallen?.steps,
+    tier: order.tier,
+    queued: waits === undefined ? undefined : queuedOf(waits),
   };
+}
+
+/** The whole wait, and who was in front when it began. */
+function queuedOf(waits: readonly Wait[]): UsageQueued {
+  const [{ ahead, expectedMs }] = waits as [Wait];
+  return { waitMs: waits.reduce((sum, { waitedMs }) => sum + waitedMs, 0), expectedMs: expectedMs ?? null, ahead };
 }
 
 /** Whether there was a choice, or something failed. */

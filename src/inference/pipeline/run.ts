@@ -232,7 +232,11 @@ class Serving implements Dispatched {
     return covered.then((isCovered) => this.#pass(usage, isCovered));
   }
 
-  waits(wait: Wait): void {
+  get waits(): readonly Wait[] | undefined {
+    return this.#call.waits;
+  }
+
+  waiting(wait: Wait): void {
     (this.#call.waits ??= []).push(wait);
   }
 

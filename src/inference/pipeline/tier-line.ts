@@ -1,4 +1,5 @@
 import type { Tier } from '../../generation/tier.ts';
+import type { Model } from '../../catalog/model.ts';
 import { Turns, type Turn } from './turns.ts';
 
 /** What the queue has to know of a request: an `Order` is one. */
@@ -6,6 +7,7 @@ export interface Asking {
   readonly tier: Tier;
   readonly account: { readonly id: string; readonly plan?: string | undefined };
   readonly key: { readonly id: string };
+  readonly model: Pick<Model, 'tiers'>;
   readonly promptTokensLikely: number;
   readonly completionTokensMax: number;
 }

@@ -35,6 +35,7 @@ export interface Wait {
   readonly expectedMs: number | undefined;
   /** So far, or until it ended. */
   readonly waitedMs: number;
+  readonly isOver: boolean;
 }
 
 /** Weight of the latest interval between two grants in their moving average. */
@@ -139,6 +140,8 @@ export class WaitQueue<Slot extends object> {
     if (this.#length === 0) this.#grantedMs = 0;
     const position = ahead.tiers + ahead.own + ahead.others + 1;
     const expectedMs = this.#intervalMs === 0 ? undefined : Math.round(position * this.#intervalMs);
+    const { tier, model } = asking;
+    const waitMsMax = (tier === 'default' ? undefined : model.tiers?.[tier]?.waitMs) ?? this.#options.timeoutMs;
     const abort = (): void => waiter.fail(signal.reason);
     const waiter = new Waiter<Slot>(asking, take, ahead, expectedMs, () => {
       // A waiter with an outcome leaves the queue synchronously, so that no slot goes to one that is gone.
@@ -147,7 +150,7 @@ export class WaitQueue<Slot extends object> {
       clearTimeout(timer);
       signal.removeEventListener('abort', abort);
     });
-    const timer = setTimeout(() => waiter.settle('queue-timed-out'), this.#options.timeoutMs);
+    const timer = setTimeout(() => waiter.settle('queue-timed-out'), waitMsMax);
     signal.addEventListener('abort', abort, { once: true });
     line.add(waiter, this.#options.weightOf?.(asking.account) ?? 1);
     this.#length++;
@@ -189,6 +192,10 @@ export class Waiter<Slot extends object> implements Wait {
       this.#resolve = resolve;
       this.#reject = reject;
     });
+  }
+
+  get isOver(): boolean {
+    return this.#endedMs !== undefined;
   }
 
   get waitedMs(): number {

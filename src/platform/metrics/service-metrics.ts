@@ -34,6 +34,8 @@ export interface AnswerFigures {
   readonly unchargedMicrocents: bigint;
   readonly firstTokenMs: number | null;
   readonly totalMs: number;
+  readonly tier?: string | null | undefined;
+  readonly queued?: { readonly waitMs: number } | undefined;
 }
 
 const requestSeconds = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600];
@@ -48,6 +50,8 @@ interface AnswerSeries {
   readonly cached: Counter;
   readonly completion: Counter;
   readonly reasoning: Counter;
+  /** Those of the tier `default`. */
+  readonly usualTokens: Counter;
   readonly charged: Counter;
   readonly uncharged: Counter;
   readonly duration: Histogram;
@@ -69,6 +73,8 @@ export class ServiceMetrics {
   readonly #uncharged;
   readonly #duration;
   readonly #firstToken;
+  readonly #queue;
+  readonly #tierTokens;
   readonly #gaps;
   readonly #own;
   readonly #batchRows;
@@ -117,6 +123,16 @@ export class ServiceMetrics {
       ['model'],
       requestSeconds,
     );
+    this.#queue = registry.histogram(
+      'tokenhouse_queue_seconds',
+      'Time that requests which found no free slot waited for one, by service tier.',
+      ['model', 'tier'],
+      requestSeconds,
+    );
+    this.#tierTokens = registry.counter('tokenhouse_tier_tokens_total', 'Tokens of usage rows, by service tier.', [
+      'model',
+      'tier',
+    ]);
     this.#gaps = registry.histogram(
       'tokenhouse_chunk_gap_seconds',
       'Time between two batches of an answer from the engine; slow readers increase it.',
@@ -184,6 +200,10 @@ export class ServiceMetrics {
     kept.cached.add(answer.cachedTokens);
     kept.completion.add(answer.completionTokens);
     kept.reasoning.add(answer.reasoningTokens);
+    const { tier, queued } = answer;
+    const isUsual = tier === undefined || tier === null || tier === 'default';
+    (isUsual ? kept.usualTokens : this.#tierTokens(model, tier)).add(answer.promptTokens + answer.completionTokens);
+    if (queued !== undefined) this.#queue(model, tier ?? 'default').observe(queued.waitMs / 1_000);
     kept.charged.add(Number(answer.costMicrocents));
     kept.uncharged.add(Number(answer.unchargedMicrocents));
     kept.duration.observe(answer.totalMs / 1_000);
@@ -203,6 +223,7 @@ export class ServiceMetrics {
       cached: this.#tokens(api, model, 'cached'),
       completion: this.#tokens(api, model, 'completion'),
       reasoning: this.#tokens(api, model, 'reasoning'),
+      usualTokens: this.#tierTokens(model, 'default'),
       charged: this.#charged(model),
       uncharged: this.#uncharged(model),
       duration: this.#duration(api, model, streamed),

@@ -91,8 +91,10 @@ export interface BackendReading {
 
 export interface ModelReading {
   readonly model: string;
-  /** Requests in its wait queue. */
-  readonly waiting: number;
+  /** Requests in its wait queue, by service tier. */
+  readonly waiting: Readonly<Record<string, number>>;
+  /** Slots that nobody has; undefined: a backend takes any number. */
+  readonly slotsFree: number | undefined;
   /** Requests that were tried at another backend, and that were not because of the retry budget. */
   readonly retries: number;
   readonly retriesRefused: number;
@@ -115,9 +117,12 @@ const perBackend =
     });
 
 const perModel =
-  (read: (model: ModelReading) => number) =>
+  (read: (model: ModelReading) => number | undefined) =>
   (service: ServiceReadings): readonly Reading[] =>
-    service.models().map((each) => [[each.model], read(each)]);
+    service.models().flatMap((each): Reading[] => {
+      const value = read(each);
+      return value === undefined ? [] : [[[each.model], value]];
+    });
 
 const sourceLabels = ['model', 'source'];
 
@@ -226,9 +231,20 @@ export const readingMetrics: readonly ReadingMetric[] = [
   },
   {
     name: 'tokenhouse_model_waiting',
-    help: 'Requests in the wait queue of a model.',
+    help: 'Requests in the wait queue of a model, by service tier.',
+    labels: ['model', 'tier'],
+    read: (service) =>
+      service
+        .models()
+        .flatMap(({ model, waiting }) =>
+          Object.entries(waiting).map(([tier, count]): Reading => [[model, tier], count]),
+        ),
+  },
+  {
+    name: 'tokenhouse_model_slots_free',
+    help: 'Slots of the ready backends of a model that no request of this service has; absent where a backend takes any number.',
     labels: ['model'],
-    read: perModel(({ waiting }) => waiting),
+    read: perModel(({ slotsFree }) => slotsFree),
   },
   {
     name: 'tokenhouse_backend_ejected',

@@ -7,18 +7,15 @@ import type { Database } from '../database.ts';
 import { systemAccounts } from '../ledger.ts';
 import { createSchema, type SchemaDialect } from '../schema/create-schema.ts';
 import { StoreError } from '../store-error.ts';
+import { tiers } from './101-tiers.ts';
 import { batches } from './102-batches.ts';
-
-export interface Step {
-  /** Written out rather than derived from the description, which later versions change. */
-  up(db: Kysely<Database>, dialect: SchemaDialect): Promise<void>;
-}
+import type { Step } from './step.ts';
 
 /** The first schema that can be upgraded: a database without steps was created with everything up to here. */
 const baseline = '100-baseline';
 
 /** All later steps by name, in order. A released step is never changed. Tests add one. */
-export const steps: Record<string, Step> = { '102-batches': batches };
+export const steps: Record<string, Step> = { '101-tiers': tiers, '102-batches': batches };
 
 export const migrationNames = (): readonly string[] => [baseline, ...Object.keys(steps)];
 const newest = (): string => migrationNames().at(-1)!;

@@ -54,6 +54,8 @@ export function usageValues(row: UsageRow): SqlValue[] {
     row.attempts === undefined ? null : clean(JSON.stringify(row.attempts)),
     row.memberBudget ?? null,
     row.fallbacks === undefined ? null : clean(JSON.stringify(row.fallbacks)),
+    row.tier ?? null,
+    row.queued === undefined ? null : JSON.stringify(row.queued),
     row.batchId ?? null,
   ];
 }

@@ -119,6 +119,8 @@ export const toUsageRow = ({
   backendAttempts: attempts,
   memberBudget,
   fallbacks,
+  tier,
+  queued,
   batchId,
   ...row
 }: Row<'usage'>): UsageRow => ({
@@ -127,5 +129,7 @@ export const toUsageRow = ({
   ...(attempts === null ? {} : { attempts }),
   ...(memberBudget === null ? {} : { memberBudget }),
   ...(fallbacks === null ? {} : { fallbacks }),
+  ...(tier === null ? {} : { tier }),
+  ...(queued === null ? {} : { queued }),
   ...(batchId === null ? {} : { batchId }),
 });

@@ -55,6 +55,15 @@ export interface UsageFallback {
   readonly isSkipped: boolean;
 }
 
+/** A request's wait in the queue of its model. */
+export interface UsageQueued {
+  readonly waitMs: number;
+  /** What the wait was expected to take when it began; null: unknown. */
+  readonly expectedMs: number | null;
+  /** The requests in front of it then: of tiers before its own, of its own account, and of others in its tier. */
+  readonly ahead: { readonly tiers: number; readonly own: number; readonly others: number };
+}
+
 const accountStatus = text.of('active', 'suspended');
 const role = text.of('owner', 'admin', 'billing', 'developer', 'viewer');
 
@@ -265,6 +274,10 @@ const usage = table(
     member_budget: text.null,
     /** The models that did not serve it, starting with the requested one; null: the requested one served it. */
     fallbacks: json<readonly UsageFallback[]>().null,
+    /** The service tier that served it, whose price applied; null: from before there were any. */
+    tier: text.as<'priority' | 'default' | 'flex' | 'batch'>().null,
+    /** Its wait for a slot; null: it did not wait. */
+    queued: json<UsageQueued>().null,
     /** The batch that it was a line of; null: none. */
     batch_id: text.null,
   },

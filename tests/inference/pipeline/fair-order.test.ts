@@ -25,6 +25,7 @@ const asked = (
   tier,
   account: { id: account },
   key: { id: key },
+  model: {},
   promptTokensLikely: tokens,
   completionTokensMax: 0,
   ...(at === undefined ? {} : { at }),

@@ -12,6 +12,7 @@ const anybody: Asking = {
   tier: 'default',
   account: { id: 'acct_1' },
   key: { id: 'key_1' },
+  model: {},
   promptTokensLikely: 10,
   completionTokensMax: 10,
 };

@@ -1,5 +1,7 @@
 import Type from 'typebox';
 
+import { tierInAnswer } from '../common-fields.ts';
+
 /**
  * The schema of the answers of `POST /v1/chat/completions` (specification §2.5 to §2.7), for the API description. The encoders print by
  * hand; tests check every fixture and live answers against this.
@@ -80,6 +82,7 @@ export const chatCompletion = Type.Object(
   {
     ...head,
     object: Type.Literal('chat.completion', { description: 'Always `chat.completion`.' }),
+    service_tier: tierInAnswer,
     choices: Type.Array(
       Type.Object({
         index,
@@ -149,6 +152,7 @@ export const chatChunk = Type.Object(
       }),
       { description: 'One choice; none in the chunk that carries the usage.' },
     ),
+    service_tier: tierInAnswer,
     usage: Type.Optional(chatUsage),
   },
   { description: 'One event of a stream. The last one before `[DONE]` has the usage and no choices.' },

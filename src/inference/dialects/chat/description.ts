@@ -1,6 +1,6 @@
 import Type from 'typebox';
 
-import { logitBiasText, modelText, samplingTexts, streamText } from '../common-fields.ts';
+import { logitBiasText, modelText, samplingTexts, serviceTierText, streamText } from '../common-fields.ts';
 import { citySchema, named, plainError, self } from '../description.ts';
 import type { EndpointDescription } from '../description.ts';
 import { chatChunk, chatCompletion, chatLogprobs, chatToolCall, chatUsage } from './answer-schema.ts';
@@ -34,6 +34,7 @@ export const chatDescription: EndpointDescription = {
       top_logprobs: 'How many of the most likely tokens to report at each position.',
       logit_bias: logitBiasText,
       stream: streamText,
+      service_tier: serviceTierText,
       stream_options: 'Not needed: the usage is always included.',
       tools: 'Functions that the model may call. Their names are unique.',
       tool_choice:

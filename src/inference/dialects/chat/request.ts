@@ -9,7 +9,14 @@ import type {
   Tool,
   ToolChoice,
 } from '../../../generation/request.ts';
-import { decodeLogitBias, decodeResponseFormat, decodeSampling, decodeStop, present } from '../common-fields.ts';
+import {
+  decodeLogitBias,
+  decodeResponseFormat,
+  decodeSampling,
+  decodeStop,
+  decodeTier,
+  present,
+} from '../common-fields.ts';
 import { bodyCheck, checkFreeForm } from '../validate.ts';
 import { chatRequestSchema } from './schema.ts';
 import type { ChatMessage, ChatRequestBody } from './schema.ts';
@@ -33,6 +40,7 @@ export function decodeChatRequest(json: unknown): GenerationRequest {
     parallelToolCalls: body.parallel_tool_calls ?? undefined,
     constraint: decodeConstraint(body),
     effort: decodeEffort(body),
+    tier: decodeTier(body.service_tier),
     preserveThinking: decodePreserveThinking(body),
     logprobs: body.logprobs === true ? (body.top_logprobs ?? 0) : undefined,
     logitBias: decodeLogitBias(body.logit_bias),

@@ -9,13 +9,13 @@ import type {
   Usage,
 } from '../../../generation/event.ts';
 import type { Block, Choice, Generation } from '../../../generation/fold.ts';
-import type { ResponseHead, StreamEncoder } from '../dialect.ts';
+import { tierField, type ResponseHead, type StreamEncoder } from '../dialect.ts';
 
 /** Encodes a whole answer (specification §2.5) as JSON text. */
 export function encodeChatResponse(generation: Generation, head: ResponseHead): string {
   const choices = generation.choices.map(encodeChoice).join(',');
   // Assembled like the chunks of a stream: half the time of one `JSON.stringify` for all of it.
-  return `{"id":${JSON.stringify(completionId(head))},"object":"chat.completion","created":${head.created},"model":${JSON.stringify(head.model)},"choices":[${choices}],"usage":${usageJson(generation.usage)}}`;
+  return `{"id":${JSON.stringify(completionId(head))},"object":"chat.completion","created":${head.created},"model":${JSON.stringify(head.model)},${tierField(head)}"choices":[${choices}],"usage":${usageJson(generation.usage)}}`;
 }
 
 function encodeChoice(choice: Choice): string {
@@ -45,7 +45,7 @@ const joined = (blocks: readonly Block[], type: 'text' | 'reasoning'): string =>
  * an empty delta; then one chunk with the usage and no choices; then `[DONE]`.
  */
 export function openChatStream(head: ResponseHead): StreamEncoder {
-  const common = `data: {"id":${JSON.stringify(completionId(head))},"object":"chat.completion.chunk","created":${head.created},"model":${JSON.stringify(head.model)},"choices":[`;
+  const common = `data: {"id":${JSON.stringify(completionId(head))},"object":"chat.completion.chunk","created":${head.created},"model":${JSON.stringify(head.model)},${tierField(head)}"choices":[`;
   const started = new Set<number>();
 
   const chunk = (index: number, delta: string, logprobs: string, finish: string): string =>

@@ -1,6 +1,15 @@
 import Type from 'typebox';
 
-import { integer, logitBias, modelId, optional, responseFormat, samplingFields, tokenLimit } from '../common-fields.ts';
+import {
+  integer,
+  logitBias,
+  modelId,
+  optional,
+  responseFormat,
+  samplingFields,
+  serviceTier,
+  tokenLimit,
+} from '../common-fields.ts';
 
 /** The body of `POST /v1/chat/completions` (specification §4.2, contracts §1.5). Unknown fields are accepted and ignored (§1). */
 export const chatPart = Type.Object({
@@ -53,6 +62,7 @@ export const chatRequestSchema = Type.Object({
   top_logprobs: optional(integer(0, 20)),
   logit_bias: logitBias,
   stream: optional(Type.Boolean()),
+  service_tier: serviceTier,
   stream_options: optional(Type.Object({})),
   tools: optional(Type.Array(chatTool, { maxItems: 1024 })),
   tool_choice: optional(

@@ -1,5 +1,7 @@
 import Type from 'typebox';
 
+import { tierInAnswer } from '../common-fields.ts';
+
 /** The schema of the answers of `POST /v1/completions` (contracts §1.1), for the API description; tests check the encoders against it. */
 const nullable = <Schema extends Type.TSchema>(schema: Schema, description: string) =>
   Type.Union([schema, Type.Null()], { description });
@@ -42,6 +44,7 @@ const head = {
   object: Type.Literal('text_completion', { description: 'Always `text_completion`.' }),
   created: Type.Integer({ description: 'When the request arrived, in seconds since 1970.' }),
   model: Type.String({ description: 'Id of the model, as its card writes it.' }),
+  service_tier: tierInAnswer,
 };
 const stopText =
   'What ended the answer: a stop sequence, or a token of `stop_token_ids`; null when the model ended it.';

@@ -1,6 +1,6 @@
 import Type from 'typebox';
 
-import { logitBiasText, modelText, samplingTexts, streamText } from '../common-fields.ts';
+import { logitBiasText, modelText, samplingTexts, serviceTierText, streamText } from '../common-fields.ts';
 import { named, plainError, self } from '../description.ts';
 import type { EndpointDescription } from '../description.ts';
 import { completion, completionChunk, completionLogprobs, completionUsage } from './answer-schema.ts';
@@ -38,6 +38,7 @@ export const completionsDescription: EndpointDescription = {
       echo: 'Whether the text begins with the prompt; with `logprobs` its tokens are reported too.',
       logit_bias: logitBiasText,
       stream: streamText,
+      service_tier: serviceTierText,
       stream_options: 'Not needed: the usage is always included.',
       ebnf: `Rules in EBNF that the answer follows; the start rule is \`root\`. ${oneForm}`,
       regex: `A regular expression that the whole answer matches. ${oneForm}`,

@@ -1,6 +1,6 @@
 import { ApiError } from '../../../platform/errors.ts';
 import type { Constraint, FieldPaths, GenerationRequest, Prompt, TokenControls } from '../../../generation/request.ts';
-import { decodeLogitBias, decodeResponseFormat, decodeSampling, decodeStop } from '../common-fields.ts';
+import { decodeLogitBias, decodeResponseFormat, decodeSampling, decodeStop, decodeTier } from '../common-fields.ts';
 import { bodyCheck, checkFreeForm } from '../validate.ts';
 import { completionRequestSchema, promptsMax } from './schema.ts';
 import type { CompletionRequestBody } from './schema.ts';
@@ -42,6 +42,7 @@ export function decodeCompletionRequest(json: unknown): CompletionRequest {
     parallelToolCalls: undefined,
     constraint: form?.constraint,
     effort: undefined,
+    tier: decodeTier(body.service_tier),
     preserveThinking: false,
     logprobs: body.logprobs ?? undefined,
     logitBias: decodeLogitBias(body.logit_bias),

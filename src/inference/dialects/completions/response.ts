@@ -2,7 +2,7 @@ import type { ErrorBody } from '../../../platform/errors.ts';
 import { knownUsage } from '../../../generation/event.ts';
 import type { GenerationBatch, GenerationEvent, PromptToken, ReadPrompt, Usage } from '../../../generation/event.ts';
 import type { Choice, Finish, Generation } from '../../../generation/fold.ts';
-import type { AnswerFormat, ResponseHead, StreamEncoder } from '../dialect.ts';
+import { tierField, tierName, type AnswerFormat, type ResponseHead, type StreamEncoder } from '../dialect.ts';
 import { encodeLogprobs } from './logprobs.ts';
 import type { LogprobsForm } from './logprobs.ts';
 import { TextOffsets } from './text-offsets.ts';
@@ -40,6 +40,7 @@ function encodeCompletion(generation: Generation, head: ResponseHead, form: Form
     object: 'text_completion',
     created: head.created,
     model: head.model,
+    ...(head.tier === undefined ? {} : { service_tier: tierName(head) }),
     choices: generation.choices.map((choice) => encodeChoice(choice, form)),
     usage: encodeUsage(generation.usage),
   });
@@ -73,7 +74,7 @@ function promptTokens(prompt: ReadPrompt | undefined, offsets: TextOffsets) {
  * chunk with the usage and no choices; then `[DONE]`. Its joined chunks equal the whole answer.
  */
 function openCompletionStream(head: ResponseHead, form: Form): StreamEncoder {
-  const common = `data: {"id":${JSON.stringify(completionId(head))},"object":"text_completion","created":${head.created},"model":${JSON.stringify(head.model)},"choices":[`;
+  const common = `data: {"id":${JSON.stringify(completionId(head))},"object":"text_completion","created":${head.created},"model":${JSON.stringify(head.model)},${tierField(head)}"choices":[`;
   const offsets = new Map<number, TextOffsets>();
   /** Prompt token ids that no chunk has carried yet. */
   const unsent = new Map<number, readonly number[]>();

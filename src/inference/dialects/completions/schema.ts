@@ -1,6 +1,15 @@
 import Type from 'typebox';
 
-import { integer, jsonSchema, logitBias, modelId, optional, responseFormat, samplingFields } from '../common-fields.ts';
+import {
+  integer,
+  jsonSchema,
+  logitBias,
+  modelId,
+  optional,
+  responseFormat,
+  samplingFields,
+  serviceTier,
+} from '../common-fields.ts';
 
 /** The body of `POST /v1/completions` (specification §4.3, contracts §1.1). Unknown fields are accepted and ignored (§1). */
 /** Maximum prompts in one request, and maximum answers to all of them. */
@@ -24,6 +33,7 @@ export const completionRequestSchema = Type.Object({
   echo: optional(Type.Boolean()),
   logit_bias: logitBias,
   stream: optional(Type.Boolean()),
+  service_tier: serviceTier,
   stream_options: optional(Type.Object({})),
   ebnf: optional(Type.String()),
   regex: optional(Type.String()),

@@ -27,7 +27,9 @@ export const messageUsage = Type.Object(
   {
     ...inputUsage,
     ...outputUsage,
-    service_tier: Type.Literal('standard', { description: 'Always `standard`.' }),
+    service_tier: Type.Enum(['standard', 'priority', 'batch'], {
+      description: 'The tier that served, which is the one that is charged.',
+    }),
     cache_creation: recent(unused),
     inference_geo: recent(unused),
     server_tool_use: recent(unused),

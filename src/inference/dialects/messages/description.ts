@@ -197,6 +197,8 @@ export const messagesDescription: EndpointDescription = {
       temperature: samplingTexts.temperature,
       top_p: samplingTexts.top_p,
       top_k: samplingTexts.top_k,
+      service_tier:
+        '`auto`: the tier of the key, which may go first and cost more; `standard_only`: the usual place and price.',
       stop_sequences: samplingTexts.stop,
       stream: streamText,
     }),

@@ -24,12 +24,20 @@ export function decodeMessagesRequest(json: unknown): GenerationRequest {
     maxTokens: body.max_tokens,
     sampling: decodeSampling(body),
     stop: decodeStop(body.stop_sequences),
+    // Only `auto` may use what the key has beyond the standard.
+    tier: body.service_tier === 'standard_only' ? 'default' : undefined,
   });
 }
 
 /** Decodes the body of `POST /v1/messages/count_tokens` into the request whose input is counted. */
 export function decodeCountRequest(json: unknown): GenerationRequest {
-  return decode(checkCount(json), { stream: false, maxTokens: undefined, sampling: decodeSampling({}), stop: [] });
+  return decode(checkCount(json), {
+    stream: false,
+    maxTokens: undefined,
+    sampling: decodeSampling({}),
+    stop: [],
+    tier: undefined,
+  });
 }
 
 /** Whether thinking is reported without its text (contracts §1.2, `display`). */
@@ -37,10 +45,10 @@ export const omitsThinking = (json: unknown): boolean =>
   (json as Partial<MessagesRequestBody>).thinking?.display === 'omitted';
 
 /** Fields that only a generating request has. */
-type Generating = Pick<GenerationRequest, 'stream' | 'maxTokens' | 'sampling' | 'stop'>;
+type Generating = Pick<GenerationRequest, 'stream' | 'maxTokens' | 'sampling' | 'stop' | 'tier'>;
 
 /** Decodes the fields of both endpoints. Each field by name: spreading such a large object takes 10 µs, everything else here 1. */
-function decode(body: CountRequestBody, { stream, maxTokens, sampling, stop }: Generating): GenerationRequest {
+function decode(body: CountRequestBody, { stream, maxTokens, sampling, stop, tier }: Generating): GenerationRequest {
   refuseThread(body.thread);
   const { messages, resultPaths } = decodeConversation(body);
   const { tools, indexes, serverTools } = decodeTools(body.tools ?? []);
@@ -58,6 +66,7 @@ function decode(body: CountRequestBody, { stream, maxTokens, sampling, stop }: G
     parallelToolCalls: body.tool_choice?.disable_parallel_tool_use === true ? false : undefined,
     constraint: decodeConstraint(body),
     effort: decodeEffort(body),
+    tier,
     // Thinking that comes back is used unless thinking is switched off: if the request does not say, the model may think by default. The
     // card says whether the model accepts thinking from earlier turns, and only thinking that is used is checked.
     preserveThinking: body.thinking?.type !== 'disabled',

@@ -19,7 +19,7 @@ export function encodeMessage({ choices, usage }: Generation, head: ResponseHead
   const { blocks = [], finish } = choices[0] ?? {};
   if (finish === undefined) throw new Error('an answer without a choice');
   const content = blocks.map((block) => wholeBlock(block, head, style)).join(',');
-  return `{${messageHead(head)},"content":[${content}],${stopFields(finish, style)}${nullFields(style)},"usage":${usageJson(usage, style)}}`;
+  return `{${messageHead(head)},"content":[${content}],${stopFields(finish, style)}${nullFields(style)},"usage":${usageJson(usage, head, style)}}`;
 }
 
 /** The beginning of an answer, whole or streamed. */
@@ -98,9 +98,17 @@ const inputFields = ({ promptTokens, cachedTokens }: Pick<Usage, 'promptTokens' 
 const outputFields = (outputTokens: number, thinkingTokens: number): string =>
   `"output_tokens":${outputTokens},"output_tokens_details":{"thinking_tokens":${thinkingTokens}}`;
 
-function usageJson(usage: Usage, { isRecent }: MessageStyle, outputTokens = usage.completionTokens): string {
+/** This API has no word for a place that costs less than the standard. */
+const standing = ({ tier }: ResponseHead): string => (tier === 'priority' || tier === 'batch' ? tier : 'standard');
+
+function usageJson(
+  usage: Usage,
+  head: ResponseHead,
+  { isRecent }: MessageStyle,
+  outputTokens = usage.completionTokens,
+): string {
   const recent = isRecent ? ',"cache_creation":null,"inference_geo":null,"server_tool_use":null,"speed":null' : '';
-  return `{${inputFields(usage)},${outputFields(outputTokens, usage.reasoningTokens)},"service_tier":"standard"${recent}}`;
+  return `{${inputFields(usage)},${outputFields(outputTokens, usage.reasoningTokens)},"service_tier":"${standing(head)}"${recent}}`;
 }
 
 /**
@@ -118,7 +126,7 @@ export function openMessageStream(head: ResponseHead, style: MessageStyle): Stre
     // Some backends report the length of the prompt only at the end: then only the last event has it.
     const promptTokens = start?.promptTokens ?? 0;
     const cachedTokens = Math.min(start?.cachedTokens ?? 0, promptTokens);
-    const usage = usageJson({ promptTokens, cachedTokens, completionTokens: 0, reasoningTokens: 0 }, style, 1);
+    const usage = usageJson({ promptTokens, cachedTokens, completionTokens: 0, reasoningTokens: 0 }, head, style, 1);
     const message = `{${messageHead(head)},"content":[],${stopFields(undefined, style)}${nullFields(style)},"usage":${usage}}`;
     return `event: message_start\ndata: {"type":"message_start","message":${message}}\n\nevent: ping\ndata: {"type":"ping"}\n\n`;
   };

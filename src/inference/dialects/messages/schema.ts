@@ -96,6 +96,7 @@ export const messagesRequestSchema = Type.Object({
   ...promptFields,
   max_tokens: tokenLimit,
   ...generationFields,
+  service_tier: optional(Type.Enum(['auto', 'standard_only'])),
 });
 
 export const countRequestSchema = Type.Object(promptFields);

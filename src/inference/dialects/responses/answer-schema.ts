@@ -129,7 +129,9 @@ export const response = Type.Object(
       { description: echoed },
     ),
     safety_identifier: nullable(Type.String(), echoed),
-    service_tier: literal('default'),
+    service_tier: Type.Enum(['default', 'flex', 'priority'], {
+      description: 'The tier that served, which is the one that is charged.',
+    }),
     store: Type.Boolean({ description: echoed }),
     background: Type.Literal(false, { description: 'Always false.' }),
     temperature: Type.Number({ description: 'The value of the request, or 1.' }),

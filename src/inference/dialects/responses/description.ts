@@ -1,6 +1,6 @@
 import Type from 'typebox';
 
-import { modelText, samplingTexts, streamText } from '../common-fields.ts';
+import { modelText, samplingTexts, serviceTierText, streamText } from '../common-fields.ts';
 import { citySchema, named, plainError, self } from '../description.ts';
 import type { EndpointDescription, NamedSchema } from '../description.ts';
 import {
@@ -97,6 +97,7 @@ const shared: Readonly<Record<string, NamedSchema>> = {
     input: 'A text, or the items of the conversation so far. Items of tools that the vendor would run are skipped.',
     instructions: 'Instructions for the model, before the conversation.',
     stream: streamText,
+    service_tier: serviceTierText,
     stream_options: noEffect,
     store:
       'Whether later requests of the account may reference the items of the answer by id, for 30 days; true when absent. With zero data retention `true` is refused, and the default is false.',

@@ -8,7 +8,7 @@ import type {
   Tool,
   ToolChoice,
 } from '../../../generation/request.ts';
-import { decodeSampling, decodeStop, present } from '../common-fields.ts';
+import { decodeSampling, decodeTier, decodeStop, present } from '../common-fields.ts';
 import type { DecodeContext, Decoded } from '../dialect.ts';
 import { bodyCheck, checkFreeForm, shapeCheck } from '../validate.ts';
 import type { Asked } from './asked.ts';
@@ -52,6 +52,7 @@ export function decodeResponsesRequest(
         ? { type: 'tier', value: body.reasoning.effort, at: 'reasoning.effort' }
         : undefined,
     // §4.2.5(7): off unless the client enables it, with the switch of chat completions or this API's own.
+    tier: decodeTier(body.service_tier),
     preserveThinking: body.preserve_thinking === true || body.reasoning?.context === 'all_turns',
     logprobs: includesLogprobs ? (body.top_logprobs ?? 0) : undefined,
     logitBias: undefined,

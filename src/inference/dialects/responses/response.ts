@@ -1,7 +1,7 @@
 import type { ErrorBody } from '../../../platform/errors.ts';
 import type { Usage } from '../../../generation/event.ts';
 import type { Finish, Generation } from '../../../generation/fold.ts';
-import type { ResponseHead } from '../dialect.ts';
+import { tierName, type ResponseHead } from '../dialect.ts';
 import type { Asked } from './asked.ts';
 import { encodeItem, itemId, itemToKeep, outputBlocks } from './items.ts';
 import type { ItemStatus } from './items.ts';
@@ -56,8 +56,9 @@ export class ResponseText {
 
   constructor(head: ResponseHead, { echo }: Asked) {
     this.#head = head;
+    const echoed = head.tier === undefined ? echo : { ...echo, service_tier: tierName(head) };
     this.#start = `{"id":"resp_${head.id}","object":"response","created_at":${head.created},`;
-    this.#echo = `"model":${JSON.stringify(head.model)},${JSON.stringify(echo).slice(1, -1)}`;
+    this.#echo = `"model":${JSON.stringify(head.model)},${JSON.stringify(echoed).slice(1, -1)}`;
   }
 
   /** `items`: each as JSON text. Every key is always present (Open Responses). */

@@ -1,6 +1,15 @@
 import Type from 'typebox';
 
-import { integer, jsonSchema, mapOf, modelId, optional, samplingFields, tokenLimit } from '../common-fields.ts';
+import {
+  integer,
+  jsonSchema,
+  mapOf,
+  modelId,
+  optional,
+  samplingFields,
+  serviceTier,
+  tokenLimit,
+} from '../common-fields.ts';
 
 /**
  * The body of `POST /v1/responses` (contracts §1.3). Unknown fields are accepted and ignored. Items of `input` and parts of their content
@@ -18,6 +27,7 @@ export const responsesRequestSchema = Type.Object({
   input: Type.Union([Type.String(), Type.Array(anyItem, { minItems: 1 })]),
   instructions: optional(Type.String()),
   stream: optional(Type.Boolean()),
+  service_tier: serviceTier,
   stream_options: optional(Type.Object({})),
   store: optional(Type.Boolean()),
   max_output_tokens: optional(tokenLimit),

@@ -241,6 +241,8 @@ function RunFacts({ of: receipt }: { readonly of: Receipt }) {
         [t('generation'), restMs === null ? '–' : formatMilliseconds(restMs)],
         [t('finishReason'), receipt.finish_reason === null ? '–' : <code>{receipt.finish_reason}</code>],
         [t('backend'), receipt.backend === null ? '–' : <code>{receipt.backend}</code>],
+        [t('tier'), receipt.service_tier],
+        ...(receipt.queue === null ? [] : [[t('queue'), formatMilliseconds(receipt.queue.wait_ms)] as const]),
         [t('zdr'), zdr === null ? '–' : zdr ? t('yes') : t('no')],
       ]}
     />

@@ -128,6 +128,8 @@ const de: Translated<UsageTexts> = {
   why: 'Warum',
   yes: 'ja',
   zdr: 'Keine Datenspeicherung',
+  tier: 'Dienststufe',
+  queue: 'Gewartet auf einen Platz',
 };
 
 export default de;

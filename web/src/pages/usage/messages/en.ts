@@ -127,6 +127,8 @@ const en = {
   why: 'Why',
   yes: 'yes',
   zdr: 'Zero data retention',
+  tier: 'Service tier',
+  queue: 'Waited for a slot',
 } as const satisfies Catalogue;
 
 export default en;

@@ -124,6 +124,8 @@ const zh: Translated<UsageTexts> = {
   why: '原因',
   yes: '是',
   zdr: '零数据保留',
+  tier: '服务等级',
+  queue: '排队时间',
 };
 
 export default zh;
