@@ -404,7 +404,7 @@ test('exports are what the filter says, safe to open, with sums behind them', as
   assert.equal(end, '');
   const lines = (await text('/v1/export/generations.csv?tag=red')).split('\r\n');
   assert.equal(lines.length, 1_200 + 3);
-  assert.match(lines.at(-2)!, /,1200,0,0,,,$/);
+  assert.match(lines.at(-2)!, /,1200,0,0,,,,$/);
   const json = (await get('/v1/export/generations.json?model=glm')) as unknown as Page & { totals: object };
   assert.equal(json.data.length, 1_200);
   assert.deepEqual(json.data[0]!['tags'], ['red', 'blue']);
