@@ -123,7 +123,7 @@ export async function openServing(options: ServingOptions, opened: Opened): Prom
   opened.push(() => spans?.close());
   let inferenceSockets = (): number => 0;
   const readings = { process: processReadings, inferenceSockets: () => inferenceSockets(), spans, work: work.readings };
-  const batches = batchesOn(options, accounts, kept, models, opened);
+  const batches = openBatches({ ...options, ...accounts, ...models, files: kept.files, opened });
   const metrics: ServiceMetrics = metricsOf(options, accounts, limits, models, readings);
 
   /** Set before it stops: a load balancer first has to see that it is not ready. */
@@ -190,19 +190,6 @@ export async function openServing(options: ServingOptions, opened: Opened): Prom
       await store.close();
     },
   };
-}
-
-function batchesOn(
-  options: ServingOptions,
-  accounts: Accounts,
-  { files }: Kept,
-  { rollout, runtimeConfigs }: Models,
-  opened: Opened,
-): ReturnType<typeof openBatches> {
-  const current = { config: () => rollout.config, runtimeConfig: () => runtimeConfigs.current };
-  const batches = openBatches({ ...options, ...accounts, ...current, files });
-  opened.push(() => batches.close());
-  return batches;
 }
 
 type Opened = (() => unknown)[];

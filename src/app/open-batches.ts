@@ -17,12 +17,16 @@ export interface BatchParts {
   readonly keyLookUps: Pick<KeyLookUps, 'readById'>;
   readonly now: () => number;
   readonly log: Log;
-  readonly config: () => Config;
-  readonly runtimeConfig: () => RuntimeConfig;
+  readonly rollout: { readonly config: Config };
+  readonly runtimeConfigs: { readonly current: RuntimeConfig };
+  /** Receives what closes it. */
+  readonly opened: (() => unknown)[];
 }
 
 /** Opens the batches of accounts; `begin` runs their lines from then on. */
-export function openBatches({ store, files, directory, keyLookUps, now, log, config, runtimeConfig }: BatchParts) {
+export function openBatches({ store, files, directory, keyLookUps, now, log, ...parts }: BatchParts) {
+  const config = (): Config => parts.rollout.config;
+  const runtimeConfig = (): RuntimeConfig => parts.runtimeConfigs.current;
   const { repositories } = store;
   let runner: BatchRunner | undefined;
   const watching = new Watching();
@@ -33,6 +37,11 @@ export function openBatches({ store, files, directory, keyLookUps, now, log, con
     now,
     changed: () => runner?.begin(),
   });
+  const close = async (): Promise<void> => {
+    watching.watch(new Set(), runtimeConfig(), () => {});
+    await runner?.close();
+  };
+  parts.opened.push(close);
   return {
     batches,
     begin: (lines: Lines): void => {
@@ -56,10 +65,7 @@ export function openBatches({ store, files, directory, keyLookUps, now, log, con
     },
     /** Begins no further lines. */
     stop: (): void => runner?.stop(),
-    close: async (): Promise<void> => {
-      watching.watch(new Set(), runtimeConfig(), () => {});
-      await runner?.close();
-    },
+    close,
   };
 }
 
