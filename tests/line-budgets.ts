@@ -7,7 +7,7 @@ export const lineBudgets: Readonly<Record<string, number>> = {
   src: 5,
   'src/account-api': 9810,
   'src/accounts': 4351,
-  'src/app': 4766,
+  'src/app': 4759,
   'src/billing': 6561,
   'src/catalog': 701,
   'src/cli': 9659,
@@ -39,7 +39,6 @@ export const fileLinesMax = 500;
 
 /** Files that have more, and how many they may have. The tables of the database are one description. */
 export const longFiles: Readonly<Record<string, number>> = {
-  'src/app/inference-host.ts': 512,
   'src/config/sections/models.ts': 503,
   'src/platform/metrics/service-readings.ts': 513,
   'src/store/schema/tables.ts': 1315,
