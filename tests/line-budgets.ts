@@ -11,7 +11,7 @@ export const lineBudgets: Readonly<Record<string, number>> = {
   'src/billing': 6561,
   'src/catalog': 701,
   'src/cli': 9659,
-  'src/config': 4955,
+  'src/config': 4870,
   'src/generation': 653,
   'src/inference/batches': 1032,
   'src/inference/claims': 329,
@@ -29,7 +29,7 @@ export const lineBudgets: Readonly<Record<string, number>> = {
   'src/inference/pipeline': 5831,
   'src/inference/routing': 1909,
   'src/notifications': 591,
-  'src/platform': 7237,
+  'src/platform': 6823,
   'src/store': 18918,
   'src/tax': 150,
 };
@@ -39,8 +39,6 @@ export const fileLinesMax = 500;
 
 /** Files that have more, and how many they may have. The tables of the database are one description. */
 export const longFiles: Readonly<Record<string, number>> = {
-  'src/config/sections/models.ts': 503,
-  'src/platform/metrics/service-readings.ts': 513,
   'src/store/schema/tables.ts': 1315,
 };
 

@@ -1,5 +1,5 @@
 import { Registry } from './registry.ts';
-import { readingMetrics } from './service-readings.ts';
+import { readingMetrics } from './reading-metrics.ts';
 import type { Description, FamilyFigures } from './figures.ts';
 import type { Counter, Histogram } from './registry.ts';
 import type { ServiceReadings } from './service-readings.ts';
