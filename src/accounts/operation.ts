@@ -49,7 +49,7 @@ export class OperationError extends Error {
 /** The named account, or the only one. */
 export async function accountMeant(
   named: string | undefined,
-  repositories: Pick<Repositories, 'listAccounts' | 'getAccount'>,
+  repositories: Pick<Repositories, 'listCustomers' | 'getAccount'>,
 ): Promise<string> {
   if (named !== undefined) {
     const account = await repositories.getAccount({ accountId: named });
@@ -59,7 +59,7 @@ export async function accountMeant(
       });
     return named;
   }
-  const accounts = await repositories.listAccounts({ limit: 2 });
+  const accounts = await repositories.listCustomers({ limit: 2 });
   const [only] = accounts;
   if (only === undefined) throw new OperationError('There is no account yet. Start the service once: npm start');
   if (accounts.length > 1)

@@ -229,3 +229,10 @@ describe('a key, after it was made', () => {
     assert.equal((await run('keys', 'edit', 'key_nothing', '--name', 'a')).code, 1);
   });
 });
+
+test('a refund needs no account where there are several: the request says whose it is', async () => {
+  await run('accounts', 'create', '--name', 'other');
+  const again = jsonOf(await run('credits', 'refund', requests[0]!.request_id, '--json')) as Moved;
+  assert.equal(again.again, true);
+  assert.match((await run('credits', 'refund', 'req_000000000000')).stderr, /several accounts: choose one/);
+});

@@ -4,6 +4,7 @@ import type { Moved, Movement } from '../../accounts/operations/credit.ts';
 import { demoOutcomes } from '../../billing/payments/demo-outcomes.ts';
 import { dollars } from '../../platform/dollars.ts';
 import { changes, limitOption, lists, loads, meantAccount, option, word } from '../command-row.ts';
+import type { Context } from '../context.ts';
 import type { CommandRow, Done, Listing } from '../command-row.ts';
 import type { Reader } from '../database.ts';
 import {
@@ -125,14 +126,14 @@ export const creditCommands: readonly CommandRow[] = [
     takes: [
       word('<request-id>', 'id of the request, from usage or x-request-id'),
       ...amountOptions('the amount (default: the whole cost)', movedDollars, centsToMicrocents),
-      option('--account <account-id>', 'account of the request (default: the only one)'),
+      option('--account <account-id>', 'account of the request (default: the one that sent it)'),
       reason,
     ],
-    ask: (options: MoveOptions, [requestId]) => {
+    ask: async (options: MoveOptions, [requestId], context) => {
       const part = options.dollars ?? options.cents;
       return {
         kind: 'refund_request',
-        accountId: options.account,
+        accountId: options.account ?? (await senderOf(context, requestId)),
         requestId,
         microcents: part === undefined ? undefined : String(part),
         reference: options.reason,
@@ -234,6 +235,15 @@ export const payCommands: readonly CommandRow[] = [
     () => import('../pay.ts').then(({ simulatePayment }) => simulatePayment),
   ),
 ];
+
+/** The account that sent a request; undefined where that is not certain. */
+async function senderOf(context: Context, id: string): Promise<string | undefined> {
+  const { reading } = await import('../database.ts');
+  const [sender, other] = await reading(context, ({ repositories, now }) =>
+    repositories.accountsOfRequest({ id, now }),
+  );
+  return other === undefined ? sender : undefined;
+}
 
 async function meant({ repositories }: Reader, account: string | undefined): Promise<string> {
   const { accountMeant } = await import('../../accounts/operation.ts');

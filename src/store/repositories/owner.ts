@@ -23,7 +23,13 @@ export async function listOperatorAccounts(db: Db, _request: object): Promise<re
     .orderBy('id')
     .execute();
   if (own.length > 0 || (await hasOperator(db, {}))) return own.map(({ id }) => id);
-  const accounts = await db.selectFrom('account').select('id').where('kind', '=', 0).limit(2).execute();
+  const accounts = await db
+    .selectFrom('account')
+    .select('id')
+    .where('kind', '=', 0)
+    .where('deletedAt', 'is', null)
+    .limit(2)
+    .execute();
   return accounts.length === 1 ? accounts.map(({ id }) => id) : [];
 }
 

@@ -185,6 +185,7 @@ const rowOperations = {
   transferredBefore: ledgerSpan.transferredBefore,
   listUsage: usageRows.listUsage,
   findUsage: usageRows.findUsage,
+  accountsOfRequest: usageRows.accountsOfRequest,
   listGenerations: generations.listGenerations,
   cursorOf: generations.cursorOf,
   recordAudit: audit.recordAudit,

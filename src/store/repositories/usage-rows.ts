@@ -101,6 +101,27 @@ async function findRows(
   return (await of.where('clientId', 'in', sent).execute()).map(toUsageRow);
 }
 
+/** The accounts that have a request with this id, ours or the ledger's: two at most, because public ids are short. */
+export async function accountsOfRequest(
+  db: Db,
+  { id, now }: { readonly id: string; readonly now: number },
+): Promise<readonly string[]> {
+  const all = db.selectFrom('usage').select('accountId').distinct().limit(2);
+  const uuid = parseUuid(id);
+  const ranges = rangesOfPublicId(id, oldestUsageMs, now + clockSlackMs);
+  const queries = [
+    ...(uuid === undefined ? [] : [all.where('requestId', '=', uuid)]),
+    ...ranges.map(({ from, below }) =>
+      all.where('publicId', '=', id).where('requestId', '>=', from).where('requestId', '<', below),
+    ),
+  ];
+  for (const query of queries) {
+    const rows = await query.execute();
+    if (rows.length > 0) return rows.map(({ accountId }) => accountId);
+  }
+  return [];
+}
+
 function matching(filter: UsageFilter) {
   return (is: ExpressionBuilder<Rows, 'usage'>): Expression<SqlBool> => {
     const conditions: Expression<SqlBool>[] = [];
