@@ -24,7 +24,7 @@ export const lineBudgets: Readonly<Record<string, number>> = {
   'src/inference/http': 2720,
   'src/inference/images': 485,
   'src/inference/model-files': 2407,
-  'src/inference/openapi': 1019,
+  'src/inference/openapi': 1021,
   'src/inference/output-parsers': 1885,
   'src/inference/pipeline': 5831,
   'src/inference/routing': 1909,

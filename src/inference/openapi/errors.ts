@@ -43,7 +43,7 @@ const exposures: Readonly<Record<ErrorCode, readonly Exposure[]>> = {
   invalid_zdr_header: withKey,
   invalid_request_tag: withModel,
   model_zdr_not_supported: withModel,
-  invalid_json_request: [...withModel, 'account'],
+  invalid_json_request: [...withModel, 'upload', 'account'],
   request_body_too_large: withBodyOrAccount,
   // Documents are fetched before they are counted.
   model_request_rejected: withModel,

@@ -2,6 +2,7 @@ import Type from 'typebox';
 
 import { cardSchema, modelListSchema } from '../../catalog/card-schema.ts';
 import { plainError, self } from '../dialects/description.ts';
+import { batchOperations } from './batch-operations.ts';
 import { fileOperations } from './file-operations.ts';
 import type { PlainOperation } from './operation.ts';
 
@@ -25,6 +26,7 @@ export const plainOperations: readonly PlainOperation[] = [
     named: { ModelList: self(modelListSchema), Model: self(cardSchema) },
   },
   ...fileOperations,
+  ...batchOperations,
   {
     ...health,
     path: '/healthz',

@@ -200,15 +200,48 @@ describe('what it says is so', options, () => {
     }
   });
 
+  test('batches answer as described', async () => {
+    const answered = async (path: string, method: string, url: string, body?: object): Promise<Node> => {
+      const answer = await fetch(`${service.url}${url}`, {
+        method: method.toUpperCase(),
+        headers: { authorization: `Bearer ${service.key}`, 'content-type': 'application/json' },
+        ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+      });
+      const json = (await answer.json()) as Node;
+      const schema = judge.answerSchema(path, method, answer.status, 'application/json');
+      assert.deepEqual(judge.faults(schema, json), [], JSON.stringify(json));
+      return json;
+    };
+    const data = new FormData();
+    data.set('purpose', 'batch');
+    data.set('file', new Blob(['{"custom_id": "a"}\n']), 'lines.jsonl');
+    const headers = { authorization: `Bearer ${service.key}` };
+    const file = (await (
+      await fetch(`${service.url}/v1/files`, { method: 'POST', headers, body: data })
+    ).json()) as Node;
+    const asked = { input_file_id: file['id'], endpoint: '/v1/chat/completions', completion_window: '24h' };
+    const made = await answered('/v1/batches', 'post', '/v1/batches', { ...asked, metadata: { of: 'a test' } });
+    assert.equal(made['object'], 'batch', JSON.stringify(made));
+    await answered('/v1/batches', 'get', '/v1/batches?limit=1');
+    await answered('/v1/batches/{batch_id}', 'get', `/v1/batches/${String(made['id'])}`);
+    await answered('/v1/batches/{batch_id}/cancel', 'post', `/v1/batches/${String(made['id'])}/cancel`);
+    const gone = await answered('/v1/batches/{batch_id}', 'get', `/v1/batches/batch_${'0'.repeat(32)}`);
+    assert.equal((gone['error'] as Node)['code'], 'http_404');
+    const wrong = await answered('/v1/batches', 'post', '/v1/batches', { ...asked, endpoint: '/v1/nothing' });
+    assert.ok((wrong['error'] as Node)['code']);
+  });
+
   test('a refusal is as described', async () => {
     for (const { path, operation } of operations()) {
       const content = (operation['requestBody'] as { content?: Node } | undefined)?.content ?? {};
       if (!('application/json' in content)) continue;
+      // What names a model is refused for that first.
+      const lacking = path === '/v1/batches' ? 422 : 400;
       for (const [body, status] of [
         ['{', 400],
-        ['{}', 400],
+        ['{}', lacking],
         ['[]', 422],
-        ['{"model":1}', 400],
+        ['{"model":1}', lacking],
       ] as const) {
         const answer = await fetch(`${service.url}${path}`, {
           method: 'POST',
