@@ -49,11 +49,14 @@ export function runtimeConfigOf(
       resolver: createNameResolver(config.images.dnsServers),
     },
     pools: new Map(
-      config.models.map(({ id }) => {
+      config.models.map(({ id, tiers }) => {
         const own = backends.filter((backend) => backend.modelId === id);
         const earlier = before?.pools.get(id);
-        if (earlier !== undefined && (hasThose(earlier, own) || earlier.become(own))) return [id, earlier];
-        return [id, openBackendPool(own, { waitMaxMs, weightOf, before: earlier, onHealth: onHealth(id), prefixSalt })];
+        const stays = earlier !== undefined && (hasThose(earlier, own) || earlier.become(own));
+        const options = { waitMaxMs, weightOf, before: earlier, onHealth: onHealth(id), prefixSalt };
+        const pool = stays ? earlier : openBackendPool(own, options);
+        pool.idle.reservedSlots = tiers?.priority?.reservedSlots ?? 0;
+        return [id, pool];
       }),
     ),
   };

@@ -81,6 +81,9 @@ describe('a file that is refused', () => {
         chatLine('e', 'x', { model: 'none' }),
         chatLine('f', 'x', { temperature: 'warm' }),
         chatLine('g', 'x', { messages: undefined }),
+        // PostgreSQL has no U+0000, and half a pair would come back as another character.
+        chatLine('h\u0000', 'x'),
+        chatLine('i\ud800', 'x'),
       ]),
       [
         ['schema_validation_failed', 1, 'url'],
@@ -91,6 +94,8 @@ describe('a file that is refused', () => {
         ['model_not_found', 6, 'body.model'],
         ['schema_validation_failed', 7, 'body.temperature'],
         ['invalid_json_request', 8, 'body.messages'],
+        ['schema_validation_failed', 9, 'custom_id'],
+        ['schema_validation_failed', 10, 'custom_id'],
       ],
     ],
   ];

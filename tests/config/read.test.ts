@@ -161,6 +161,13 @@ const hash = 'ab'.repeat(32);
 
 /** The text of a file with a mark (‸) at each place that must be named, then words of each problem. */
 const bad: readonly (readonly [string, ...RegExp[]])[] = [
+  // An embedded model has no places to sell.
+  [
+    'models: [{ id: m, context_length: 64, pricing: { input_cents_per_million: 1, output_cents_per_million: 1 }, tiers: { priority: ‸{ price_multiple: 2, reserved_slots: 1 } }, backends: [{ engine: llama, sources: [./m.gguf], sha256: "' +
+      'a'.repeat(64) +
+      '", bytes: 1 }] }]\n',
+    /no place priority to sell; remove this/,
+  ],
   // The YAML itself.
   ['server:\n‸\thost: x\n', /tab is used for indentation.*use spaces/],
   ['server: {}\nstorage: sqlite:a\n‸server: {}\n', /occurs twice.*remove one/],

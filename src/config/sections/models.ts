@@ -271,6 +271,7 @@ const model = (scriptSchema: SchemaNode) =>
           `max_output_tokens is above context_length (${contextLength}), so no answer can reach it; lower it, or write null`,
         );
       reportUnsentDefaults({ ...others, backends: all }, at, reading);
+      reportTiersWithoutPlaces(others.tiers, all, at, reading);
       reportUnknownDay(deprecationDate, [...at, 'deprecation_date'], reading);
       reading.show([...at, 'display_name'], displayName);
       const promised = capabilitiesOf({ capabilities: flags, zdr: flagsOfZdr, reasoning: thinking }, all, {
@@ -321,6 +322,22 @@ function reportUnsentDefaults(
       break;
     }
   }
+}
+
+/** An embedded engine has a queue of its own, in which all are equal: nobody should pay more, or less, for a place that is no other. */
+function reportTiersWithoutPlaces(
+  { priority, flex }: ValueOf<typeof tiers>,
+  backends: readonly BackendConfig[],
+  at: Path,
+  { report }: Reading,
+): void {
+  if (!backends.some(({ engine }) => engine === 'llama')) return;
+  for (const [name, tier] of Object.entries({ priority, flex }))
+    if (tier !== undefined)
+      report(
+        [...at, 'tiers', name],
+        `an embedded model serves its requests as they come, so there is no place ${name} to sell; remove this, or serve the model by a server`,
+      );
 }
 
 /** Needed because the pattern accepts the 31st of February. */

@@ -8,8 +8,8 @@ const triesMax = 3;
 const retryMs = 1_000;
 /** How long a batch waits after a line found no credit. */
 const noCreditMs = 5_000;
-/** The same while other lines of the account hold credit. */
-const heldCreditMs = 200;
+/** The same while other lines of the account hold credit. Each try counts towards the account's requests a minute. */
+const heldCreditMs = 1_000;
 
 type Ending<Of = LineEnding> = Of extends LineEnding ? Omit<Of, 'batchId' | 'line' | 'owner'> : never;
 
@@ -36,6 +36,11 @@ export class LinePace {
     this.#allowances.clear();
   }
 
+  /** Whether it has been told to wait. */
+  rests({ id }: Pick<BatchRow, 'id'>): boolean {
+    return this.#now() < (this.#restUntil.get(id) ?? 0);
+  }
+
   rest({ id }: Pick<BatchRow, 'id'>, ms: number): void {
     this.#restUntil.set(id, Math.max(this.#restUntil.get(id) ?? 0, this.#now() + ms));
   }
@@ -45,7 +50,7 @@ export class LinePace {
     const now = this.#now();
     const byAccount = new Map<string, BatchRow[]>();
     for (const batch of batches) {
-      if (now >= batch.expiresAt || now < (this.#restUntil.get(batch.id) ?? 0)) continue;
+      if (now >= batch.expiresAt || this.rests(batch)) continue;
       byAccount.set(batch.accountId, [...(byAccount.get(batch.accountId) ?? []), batch]);
     }
     const accounts = [...byAccount.values()];

@@ -2,7 +2,8 @@ import type { LineResult } from '../../store/repositories/batch-lines.ts';
 import type { BatchRow } from '../../store/repositories/batch-rows.ts';
 import type { Repositories } from '../../store/repositories/repositories.ts';
 
-const linesAtOnce = 100;
+/** A line may have megabytes, with the probabilities of each token. */
+const linesAtOnce = 8;
 
 /** How a client's interface prints what became of a line: a line of JSON, without its end. */
 export type PrintResult = (result: LineResult, batch: BatchRow, unfinished: 'cancelled' | 'expired') => string;
@@ -21,6 +22,6 @@ export async function* printedLines(
     const last = page.at(-1);
     if (last === undefined) return;
     after = last.line;
-    yield Buffer.from(page.map((result) => `${print(result, batch, unfinished)}\n`).join(''));
+    for (const result of page) yield Buffer.from(`${print(result, batch, unfinished)}\n`);
   }
 }

@@ -12,7 +12,7 @@ import { GroupedWrites } from './grouped-writes.ts';
 import type { Lines } from './line.ts';
 import { LinePace } from './line-pace.ts';
 import { printedLines } from './results.ts';
-import { validate, type ValidationBounds } from './validate.ts';
+import { fault, validate, type ValidationBounds } from './validate.ts';
 import { wires } from './wires.ts';
 
 export type BatchRepositories = Pick<
@@ -39,7 +39,7 @@ export type BatchRepositories = Pick<
 
 export interface RunnerOptions {
   readonly repositories: BatchRepositories;
-  readonly files: Pick<Files, 'upload' | 'remove' | 'readPart' | 'readBytes'>;
+  readonly files: Pick<Files, 'find' | 'upload' | 'remove' | 'readPart' | 'readBytes'>;
   readonly lines: Lines;
   /** Id of this process among those that share the database. */
   readonly owner: () => Uint8Array;
@@ -65,6 +65,8 @@ const turnMs = 5;
 /** How long the batches are taken to be what they were. */
 const freshMs = 100;
 const openAtOnce = 500;
+/** Batches that this process validates, or whose results it writes, at the same time: each reads or writes a file of its own. */
+const workingAtOnce = 4;
 /** Lines that one claim takes. */
 const claimedAtOnce = 16;
 const removedAtOnce = 1_000;
@@ -100,6 +102,9 @@ export class BatchRunner {
   #timer: NodeJS.Timeout | undefined;
   /** When it fires, by `performance.now()`. */
   #dueMs = 0;
+  /** The last of the open batches that were read, if there are more; then the next ones are read. */
+  #readTo: BatchRow | undefined;
+  #turn = 0;
   /** The batches with work left, and when they were read. */
   #open: { readonly batches: readonly BatchRow[]; readonly atMs: number } | undefined;
 
@@ -166,14 +171,14 @@ export class BatchRunner {
     try {
       const before = this.#open;
       const isFresh = before !== undefined && performance.now() - before.atMs < freshMs;
-      const open = isFresh ? before.batches : await this.#options.repositories.openBatches({ limit: openAtOnce });
+      const open = isFresh ? before.batches : await this.#readOpen();
       if (!isFresh) {
         this.#open = { batches: open, atMs: performance.now() };
         this.#forget(open);
         for (const batch of open) await this.#advance(batch);
       }
       await this.#claim(open.filter(({ status }) => status === 'in_progress'));
-      if (open.length > 0) return lookMs;
+      if (open.length > 0 || this.#readTo !== undefined) return lookMs;
       return this.#options.isShared ? idleLookMs : undefined;
     } catch (error) {
       this.#failed('look', error);
@@ -181,7 +186,15 @@ export class BatchRunner {
     }
   }
 
+  /** All of them in turn, so that batches which wait for something hold up no others. */
+  async #readOpen(): Promise<readonly BatchRow[]> {
+    const open = await this.#options.repositories.openBatches({ limit: openAtOnce, after: this.#readTo });
+    this.#readTo = open.length < openAtOnce ? undefined : open.at(-1);
+    return open;
+  }
+
   #forget(open: readonly BatchRow[]): void {
+    if (this.#readTo !== undefined) return;
     const ids = new Set(open.map(({ id }) => id));
     for (const id of this.#recovered.keys()) if (!ids.has(id)) this.#recovered.delete(id);
     this.#pace.forget(ids);
@@ -198,7 +211,7 @@ export class BatchRunner {
     if (this.#working.has(id)) return;
     switch (status) {
       case 'validating':
-        await this.#own(batch, (owner) => this.#validate(batch, owner));
+        await this.#begin(batch);
         return;
       case 'in_progress': {
         await this.#recover(id);
@@ -220,7 +233,7 @@ export class BatchRunner {
       case 'completed':
       case 'expired':
       case 'cancelled':
-        await this.#own(batch, () => this.#clear(batch));
+        await this.#own(batch, (owner) => this.#clear(batch, owner));
     }
   }
 
@@ -237,17 +250,37 @@ export class BatchRunner {
     return await repositories.recoverLines({ id, self: owner() });
   }
 
+  /** Validates a batch whose key may still be used. */
+  async #begin(batch: BatchRow): Promise<void> {
+    const { now, repositories, callerOf } = this.#options;
+    if (this.#pace.rests(batch)) return;
+    if (now() >= batch.expiresAt) {
+      await this.#own(batch, (owner) =>
+        repositories.endValidation({
+          ...{ id: batch.id, owner, at: now() },
+          outcome: { faults: [fault('batch_expired', 'The file could not be read within the completion window.')] },
+        }),
+      );
+      return;
+    }
+    const caller = await callerOf(batch.keyId);
+    if (caller === 'revoked') await repositories.cancelBatch({ accountId: batch.accountId, id: batch.id, at: now() });
+    // A key that is paused may come back.
+    else if (caller === undefined) this.#pace.rest(batch, againMs);
+    else await this.#own(batch, (owner) => this.#validate(batch, caller, owner));
+  }
+
   async #own(batch: BatchRow, work: (owner: Uint8Array) => Promise<void>): Promise<void> {
     const { id, status } = batch;
     const { repositories } = this.#options;
+    if (this.#working.size >= workingAtOnce || this.#pace.rests(batch)) return;
     const owner = this.#options.owner();
     if (!(await repositories.ownBatch({ id, status, owner }))) return;
     const working = work(owner)
-      .catch(async (error: unknown) => {
-        if (!this.#ending.signal.aborted) {
-          this.#failed(status, error);
-          await new Promise((resolve) => setTimeout(resolve, againMs).unref());
-        }
+      .catch((error: unknown) => {
+        if (this.#ending.signal.aborted) return;
+        this.#failed(status, error);
+        this.#pace.rest(batch, againMs);
       })
       // What was not ended is left to the process that comes first.
       .then(() => repositories.disownBatch({ id, owner }))
@@ -259,22 +292,17 @@ export class BatchRunner {
     this.#working.set(id, working);
   }
 
-  async #validate(batch: BatchRow, owner: Uint8Array): Promise<void> {
-    const { repositories, files, lines, now, bounds, callerOf } = this.#options;
+  async #validate(batch: BatchRow, caller: Caller, owner: Uint8Array): Promise<void> {
+    const { repositories, files, lines, now, bounds } = this.#options;
     const { signal } = this.#ending;
     const { id } = batch;
-    const caller = await callerOf(batch.keyId);
-    if (caller === 'revoked') {
-      await repositories.cancelBatch({ accountId: batch.accountId, id, at: now() });
-      return;
-    }
-    // A key that is paused may come back.
-    if (caller === undefined) {
-      await new Promise((resolve) => setTimeout(resolve, againMs).unref());
+    if ((await files.find(batch.accountId, batch.inputFileId)) === undefined) {
+      const faults = [fault('file_not_found', 'The file has been deleted.')];
+      await repositories.endValidation({ id, owner, at: now(), outcome: { faults } });
       return;
     }
     // What a process that died in it has left.
-    while (await repositories.removeBatchLines({ id, limit: removedAtOnce }));
+    while (await repositories.removeBatchLines({ id, owner, limit: removedAtOnce }));
     await repositories.restartValidation({ id, owner });
     const source = await files.readBytes(batch.inputFileId, signal);
     try {
@@ -298,7 +326,10 @@ export class BatchRunner {
     const { bounds, room, watch } = this.#options;
     const models = new Set(batches.flatMap(({ models: named }) => named ?? []));
     watch(models, this.#wake);
-    for (const modelId of models) {
+    // Another model is first each time: they share the lines of this process.
+    const named = [...models];
+    const first = this.#turn++ % Math.max(1, named.length);
+    for (const modelId of [...named.slice(first), ...named.slice(0, first)]) {
       // Lines that have begun may not have their slot yet.
       const placing = this.#linesWhere((line) => line.modelId === modelId && !line.isPlaced);
       let left = Math.min(room(modelId) - placing, bounds().linesRunningMax - this.#running.size);
@@ -413,9 +444,10 @@ export class BatchRunner {
     await repositories.endBatch({ id, owner, status: endOf(batch), at: now() });
   }
 
-  async #clear({ id }: BatchRow): Promise<void> {
+  async #clear({ id }: BatchRow, owner: Uint8Array): Promise<void> {
     const { repositories } = this.#options;
-    while (await repositories.removeBatchLines({ id, limit: removedAtOnce })) this.#ending.signal.throwIfAborted();
+    while (await repositories.removeBatchLines({ id, owner, limit: removedAtOnce }))
+      this.#ending.signal.throwIfAborted();
     await repositories.closeBatch({ id });
   }
 

@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 
 import type { Caller } from '../../accounts/directory.ts';
@@ -63,15 +64,18 @@ export async function validate(
       if (bytes === undefined)
         throw new LineFault('line_too_long', `The line has more than ${bounds.lineBytesMax} bytes.`, null);
       const { customId, modelId } = await lines.check({ batchId, endpoint: batch.endpoint, caller, bytes });
-      const earlier = customIds.get(customId);
+      // Ids are up to 512 characters, and a file has 50,000 of them.
+      const name = createHash('sha256').update(customId).digest('base64').slice(0, 22);
+      const earlier = customIds.get(name);
       if (earlier !== undefined)
         throw new LineFault('duplicate_custom_id', `Line ${earlier} has the same custom_id.`, 'custom_id');
-      customIds.set(customId, line);
+      customIds.set(name, line);
       models.add(modelId);
       if (models.size > modelsMax)
         throw new LineFault('too_many_models', `A batch names at most ${modelsMax} models.`, 'body.model');
       portion.push({ line, customId, modelId, offsetBytes, bytes: length });
     } catch (error) {
+      if (signal.aborted || isPassing(error)) throw error;
       faults.push(faultOf(error, line));
       if (faults.length >= faultsMax) return { faults };
     }
@@ -83,6 +87,13 @@ export async function validate(
   if (faults.length > 0) return { faults };
   if (portion.length > 0 && !(await add(portion))) return undefined;
   return { models: [...models] };
+}
+
+/** A failure that says nothing of the line: the batch is validated again. */
+function isPassing(error: unknown): boolean {
+  if (error instanceof LineFault) return false;
+  const { status, code } = toApiError(error);
+  return status === 429 || status >= 500 || code === 'http_409';
 }
 
 class LineFault extends Error {

@@ -81,6 +81,8 @@ async function check(host: Host, line: BatchLine): Promise<CheckedLine> {
       new ApiError('schema_validation_failed', `'${param}' ${message}`, { param });
     if (typeof customId !== 'string' || customId === '') throw wrong('custom_id', 'is required: a text.');
     if (customId.length > customIdLengthMax) throw wrong('custom_id', `has more than ${customIdLengthMax} characters.`);
+    if (customId.includes('\0') || !customId.isWellFormed())
+      throw wrong('custom_id', 'has a character that no text has: U+0000, or half of a surrogate pair.');
     if (method !== 'POST') throw wrong('method', 'must be POST.');
     if (url !== line.endpoint) throw wrong('url', `must be ${line.endpoint}, as in the batch.`);
     if (typeof body !== 'object' || body === null || Array.isArray(body))

@@ -84,7 +84,9 @@ export function openBackendPool(
     mayHaveChanged: () => current.some(isFree) || !current.some(isReady),
     weightOf,
   });
-  const idle = new IdleSlots(() => slotCounts(current, queue.length - queue.lengthOf('batch')));
+  const idle = new IdleSlots(() =>
+    slotCounts(current, queue.length - queue.lengthOf('batch'), queue.lengthOf('batch')),
+  );
   const offer = (): void => {
     queue.offer();
     idle.changed();
@@ -126,9 +128,9 @@ export function openBackendPool(
   };
 }
 
-function slotCounts(backends: readonly Backend[], waitingHere: number): SlotCounts {
+function slotCounts(backends: readonly Backend[], waitingHere: number, linesWaiting: number): SlotCounts {
   let slots = 0;
-  let running = 0;
+  let running = linesWaiting;
   let waiting = waitingHere;
   for (const backend of backends) {
     if (!isReady(backend)) continue;

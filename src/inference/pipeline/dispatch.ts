@@ -221,6 +221,7 @@ function second(
   signal: StopSignal,
 ): HedgeRunner | undefined {
   const isAble = ableFor(order, tried);
+  if (order.tier === 'batch' || isReservedFor(order, pool.backends)) return undefined;
   if (!pool.backends.some((backend) => isAble(backend) && backend.running < backend.concurrencyMax)) return undefined;
   const nowMs = performance.now();
   if (!pool.retries.take(nowMs, hedgeReserve)) return undefined;
@@ -293,6 +294,12 @@ function freeSlots(backends: readonly Backend[]): number {
   return running === 0 ? Infinity : free;
 }
 
+/** Whether what is free is kept for another tier. */
+function isReservedFor({ tier, model }: Order, backends: readonly Backend[]): boolean {
+  const reserved = tier === 'priority' ? 0 : (model.tiers?.priority?.reservedSlots ?? 0);
+  return reserved > 0 && freeSlots(backends) <= reserved;
+}
+
 /** Places the request at a backend that is ready, can take it, and has not failed it yet; throws when no backend ever will. */
 function place(
   order: Order,
@@ -302,9 +309,7 @@ function place(
   failure: unknown,
 ): Placement<Backend> | undefined {
   const isAble = ableFor(order, tried);
-  const reserved = order.tier === 'priority' ? 0 : (order.model.tiers?.priority?.reservedSlots ?? 0);
-  const placement =
-    reserved > 0 && freeSlots(backends) <= reserved ? undefined : fleet.place(routed, isAble, performance.now());
+  const placement = isReservedFor(order, backends) ? undefined : fleet.place(routed, isAble, performance.now());
   // All able backends are full.
   if (placement !== undefined || backends.some(isAble)) return placement;
   if (failure !== undefined) throw withModel(failure, order);

@@ -2,7 +2,7 @@
 export interface SlotCounts {
   /** Slots of the backends that are ready; Infinity: one of them takes any number. */
   readonly slots: number;
-  /** Requests that run in them, those of batches included. */
+  /** Requests that run in them, those of batches included, and lines of batches that wait for one. */
   readonly running: number;
   /** Requests that wait, without those of batches. */
   readonly waiting: number;
@@ -17,6 +17,8 @@ const rememberedSeconds = 60;
  * of batches that end give theirs up.
  */
 export class IdleSlots {
+  /** Slots that only the tier `priority` may take. */
+  reservedSlots = 0;
   readonly #counts: () => SlotCounts;
   readonly #arrivals = new Uint32Array(rememberedSeconds);
   #second = 0;
@@ -48,7 +50,7 @@ export class IdleSlots {
   /** How many requests of batches may start now; 0 while any other request waits. */
   get free(): number {
     const { slots, running, waiting } = this.#counts();
-    return waiting > 0 ? 0 : Math.max(0, slots - running - this.reserve());
+    return waiting > 0 ? 0 : Math.max(0, slots - running - Math.max(this.reserve(), this.reservedSlots));
   }
 
   /**

@@ -123,12 +123,15 @@ export class WaitQueue<Slot extends object> {
 
   /**
    * The queue is full: the newest request of who has most waiting, in the last tier, makes room for one of a tier before it or of an account
-   * with less. So nobody can fill the queue for others, and one alone can use all of it.
+   * with less, or for the first of a later tier. So nobody can fill the queue for others, and one alone can use all of it.
    */
   #makesRoomFor({ tier, account }: Asking): boolean {
     const last = this.#lines.findLast(({ length }) => length > 0);
-    if (last === undefined || tiers.indexOf(last.tier) < tiers.indexOf(tier)) return false;
-    const least = last.tier === tier ? last.lengthOf(account.id) + 2 : 1;
+    if (last === undefined) return false;
+    const isLater = tiers.indexOf(last.tier) < tiers.indexOf(tier);
+    // Without one that waits a tier would not get its share of the slots.
+    if (isLater && (tier === 'batch' || this.#lineOf(tier).length > 0)) return false;
+    const least = last.tier === tier ? last.lengthOf(account.id) + 2 : isLater ? 2 : 1;
     const newest = last.newestOfLongest(least);
     newest?.settle('queue-full');
     return newest !== undefined;

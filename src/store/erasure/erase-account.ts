@@ -63,12 +63,12 @@ export async function eraseAccount(
     for (const table of erased) await transaction.deleteFrom(table).where('account_id', '=', accountId).execute();
     // Charges stay in the balances, as in the rows. Runs after the members, so that none of them gets a budget meanwhile.
     await transaction.deleteFrom('budget').where(isOfAccount(accountId)).execute();
-    // The next sweep removes their bytes, and then these rows.
+    // The next sweep removes their bytes, and then these rows. Those that are arriving never become ready.
     await transaction
       .updateTable('file')
       .set({ state: 'leaving', name: 'deleted' })
       .where('account_id', '=', accountId)
-      .where('state', '=', 'ready')
+      .where('state', 'in', ['arriving', 'ready'])
       .execute();
     await transaction
       .updateTable('api_key')

@@ -32,16 +32,17 @@ export async function addBatchLines(
   });
 }
 
-/** Deletes some of its lines; false: there are none left. */
+/** Deletes some lines of a batch that this process works on; false: there are none left. */
 export async function removeBatchLines(
   db: Db,
-  { id, limit }: { readonly id: string; readonly limit: number },
+  { id, owner, limit }: OwnedBatch & { readonly limit: number },
 ): Promise<boolean> {
   const some = db.selectFrom('batch_line').select('line').where('batchId', '=', id).orderBy('line').limit(limit);
   const { numDeletedRows } = await db
     .deleteFrom('batch_line')
     .where('batchId', '=', id)
     .where('line', 'in', some)
+    .where((is) => is.exists(is.selectFrom('batch').select('id').where('id', '=', id).where('owner', '=', owner)))
     .executeTakeFirst();
   return Number(numDeletedRows) === limit;
 }
@@ -51,8 +52,8 @@ export type ClaimedLine = Pick<Row<'batch_line'>, 'batchId' | 'line' | 'customId
 
 /**
  * Takes lines that wait, in their order. On PostgreSQL replicas skip what others are about to take; the second `state` is the condition
- * under which a row that was waited for is still free. Of a batch that is cancelled at this moment some may still be taken: their process
- * sees it when it looks next, and the batch ends after them.
+ * under which a row that was waited for is still free. The batch's row is locked, so a batch that is cancelled at this moment is either
+ * found cancelled, or cancelled after its lines are seen to run: it ends after them.
  */
 export async function claimBatchLines(
   db: Db,
@@ -82,9 +83,10 @@ export async function claimBatchLines(
     .where('batchId', '=', id)
     .where('line', 'in', waiting)
     .where(isWaiting)
-    .where((is) =>
-      is.exists(is.selectFrom('batch').select('id').where('id', '=', id).where('status', '=', 'in_progress')),
-    )
+    .where((is) => {
+      const batch = is.selectFrom('batch').select('id').where('id', '=', id).where('status', '=', 'in_progress');
+      return is.exists(skipsLocked ? batch.forShare() : batch);
+    })
     .returning(['batchId', 'line', 'customId', 'offsetBytes', 'bytes', 'tries'])
     .execute();
   return claimed.toSorted((a, b) => a.line - b.line);

@@ -167,8 +167,15 @@ export async function deleteBatch(db: Db, { accountId, id }: OneBatch): Promise<
 }
 
 /** Those with work left, oldest first. */
-export const openBatches = async (db: Db, { limit }: { readonly limit: number }): Promise<readonly BatchRow[]> =>
-  await db.selectFrom('batch').select(columns).where(isOpen).orderBy('createdAt').orderBy('id').limit(limit).execute();
+export async function openBatches(
+  db: Db,
+  { limit, after }: { readonly limit: number; readonly after?: Pick<BatchRow, 'createdAt' | 'id'> | undefined },
+): Promise<readonly BatchRow[]> {
+  let query = db.selectFrom('batch').select(columns).where(isOpen).orderBy('createdAt').orderBy('id').limit(limit);
+  if (after !== undefined)
+    query = query.where((is) => is(is.refTuple('createdAt', 'id'), '>', is.tuple(after.createdAt, after.id)));
+  return await query.execute();
+}
 
 /** Takes the work on a batch that only one process can do; false: another one has it, or its status is another. */
 export async function ownBatch(
@@ -180,7 +187,8 @@ export async function ownBatch(
     .set({ owner })
     .where('id', '=', id)
     .where('status', '=', status)
-    .where((is) => is.or([is('owner', 'is', null), isDead(is, owner)]))
+    // Its own: a process that could not leave it has not worked on it since.
+    .where((is) => is.or([is('owner', 'is', null), is('owner', '=', owner), isDead(is, owner)]))
     .executeTakeFirst();
   return numUpdatedRows === 1n;
 }

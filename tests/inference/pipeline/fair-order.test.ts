@@ -229,7 +229,7 @@ describe('the order of the queue', () => {
     scene.end();
   });
 
-  it('makes room for who has less waiting, or a tier before it, and lets one alone fill it', async () => {
+  it('makes room for who has less waiting, a tier before it, or the first of a later one, and lets one alone fill it', async () => {
     const scene = play([1], { lengthMax: 6 });
     scene.ask(asked('before'));
     for (let at = 0; at < 8; at++) scene.ask(asked('greedy', 100 + at));
@@ -241,10 +241,11 @@ describe('the order of the queue', () => {
     scene.ask(asked('other'));
     scene.ask(asked('greedy', 200, { tier: 'priority' }));
     scene.ask(asked('cheap', 300, { tier: 'flex' }));
+    scene.ask(asked('cheap', 301, { tier: 'flex' }));
     await new Promise((resolve) => setImmediate(resolve));
     assert.deepEqual(
       scene.refused.slice(2).map(({ promptTokensLikely, account }) => `${account.id} ${promptTokensLikely}`),
-      ['cheap 300', 'greedy 105', 'greedy 104'],
+      ['cheap 301', 'greedy 105', 'greedy 104', 'greedy 103'],
     );
     assert.equal(scene.queue.length, 6);
     scene.end();

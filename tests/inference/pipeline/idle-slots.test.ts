@@ -15,6 +15,14 @@ describe('the slots that are left to batches', () => {
     assert.equal(idle.reserve(nowMs + 600_000), 0);
   });
 
+  it('are not those that are reserved for a tier', () => {
+    const idle = new IdleSlots(() => ({ slots: 10, running: 3, waiting: 0 }));
+    idle.reservedSlots = 2;
+    assert.equal(idle.free, 5);
+    for (let count = 0; count < 4; count++) idle.arrived(performance.now());
+    assert.equal(idle.free, 3, 'one reserve serves both');
+  });
+
   it('are none while somebody else waits, and whoever watches is told when there are some', () => {
     const counts: { -readonly [Count in keyof SlotCounts]: number } = { slots: 2, running: 2, waiting: 1 };
     const idle = new IdleSlots(() => counts);
