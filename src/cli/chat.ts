@@ -42,8 +42,32 @@ export async function chat(
   const url = options.url ?? environment.variable('TOKENHOUSE_URL')?.replace(/\/+$/, '').replace(/\/v1$/, '');
   const here = url === undefined ? await runningHere(context) : undefined;
   const service = url ?? here!.url;
-  const cards = await readCards(service);
-  const { model, words } = modelMeant(cards, first, rest as readonly string[]);
+  const given = options.key ?? environment.variable('TOKENHOUSE_KEY');
+  const temporary =
+    given === undefined && here?.isRunning === true ? await createTemporaryKey(here.context) : undefined;
+  try {
+    const key = given ?? temporary?.key;
+    // With the key: models that only its account may use are listed for it alone.
+    const cards = await readCards(service, key);
+    return await talkAbout({ context, options, service, key, cards, first, rest: rest as readonly string[] });
+  } finally {
+    await temporary?.revoke();
+  }
+}
+
+interface Meant {
+  readonly context: BareContext;
+  readonly options: ChatOptions;
+  readonly service: string;
+  /** undefined: the user is asked for it. */
+  readonly key: string | undefined;
+  readonly cards: readonly Card[];
+  readonly first: string | undefined;
+  readonly rest: readonly string[];
+}
+
+async function talkAbout({ context, options, service, key, cards, first, rest }: Meant): Promise<number> {
+  const { model, words } = modelMeant(cards, first, rest);
   const card = cards.find(({ id }) => id === model) ?? cards[0]!;
   const isConversation = words === '' && process.stdin.isTTY;
   const question = words !== '' || isConversation ? words : await readAll(process.stdin);
@@ -55,14 +79,11 @@ export async function chat(
       exitCode: exitCodes.usage,
     });
   }
-  const given = options.key ?? environment.variable('TOKENHOUSE_KEY');
-  const temporary =
-    given === undefined && here?.isRunning === true ? await createTemporaryKey(here.context) : undefined;
   const talk: Talk = {
     context,
     request: {
       url: service,
-      key: given ?? temporary?.key ?? (await askForKey()),
+      key: key ?? (await askForKey()),
       model: card.id,
       ...(options.maxTokens === undefined ? {} : { maxTokens: options.maxTokens }),
       ...(options.temperature === undefined ? {} : { temperature: options.temperature }),
@@ -70,11 +91,7 @@ export async function chat(
     card,
     messages: options.system === undefined ? [] : [{ role: 'system', content: options.system }],
   };
-  try {
-    return isConversation ? await converse(talk) : await askOnce(talk, question);
-  } finally {
-    await temporary?.revoke();
-  }
+  return isConversation ? await converse(talk) : await askOnce(talk, question);
 }
 
 /** The fields of GET /v1/models that are used here. */
@@ -261,8 +278,11 @@ async function runningHere({ around, configPath, print }: BareContext): Promise<
   return { url: localUrl(config.server.inference), isRunning: false, context };
 }
 
-async function readCards(url: string): Promise<readonly Card[]> {
-  const answer = await reach(url, '/v1/models', { signal: AbortSignal.timeout(30_000) });
+async function readCards(url: string, key: string | undefined): Promise<readonly Card[]> {
+  const answer = await reach(url, '/v1/models', {
+    signal: AbortSignal.timeout(30_000),
+    ...(key === undefined ? {} : { headers: { authorization: `Bearer ${key}` } }),
+  });
   const body: unknown = await answer.json().catch(() => undefined);
   if (!answer.ok) throw refusal((body as { error?: unknown } | undefined)?.error, url);
   const { data } = (body ?? {}) as { readonly data?: readonly CardOnTheWire[] };

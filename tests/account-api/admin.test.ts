@@ -310,7 +310,7 @@ test('the figures of the system are those of /metrics, while a request runs too'
       metric('tokenhouse_held_microcents'),
       metric('tokenhouse_workers'),
       metric('tokenhouse_backend_running{model="demo",backend="scripted"}'),
-      metric('tokenhouse_model_waiting{model="demo"}'),
+      metric('tokenhouse_model_waiting{model="demo",tier="default"}'),
     ],
   );
   stop.abort();

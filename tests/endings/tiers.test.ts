@@ -132,8 +132,12 @@ describe('service tiers', () => {
           assert.equal(tierIn(answer.text), shown, String(asked));
           await assertCharged(answer.id, served);
         }
-        const wrong = await post(path, { model: 'tiered', ...body, service_tier: 'cheapest' });
-        assert.deepEqual([wrong.status, wrong.text.includes('service_tier')], [422, true]);
+        // Contracts §1.2 and §1.3: any value is accepted, and one that is no tier has no effect.
+        for (const unknown of ['cheapest', 7, null]) {
+          const answer = await post(path, { model: 'tiered', ...body, service_tier: unknown });
+          assert.equal(answer.status, 200, answer.text);
+          await assertCharged(answer.id, 'default');
+        }
       });
 
   it('a model without tiers serves and charges every one of them as default, and says so', async () => {

@@ -38,10 +38,10 @@ export const samplingFields = {
   seed: optional(integer(-largestSeed, largestSeed)),
 };
 
-/** The service tier of the APIs of OpenAI; `scale` is theirs alone. */
-export const serviceTier = optional(Type.Enum(['auto', 'default', 'flex', 'priority', 'scale']));
+/** The service tier. Any value is accepted (contracts §1.2, §1.3), and one that is no tier of ours has no effect. */
+export const serviceTier = Type.Optional(Type.Unknown());
 export const serviceTierText =
-  'The place in the queue, and its price: `priority` goes first and costs more, `flex` waits and costs less, where the card of the model has them; `auto` and `scale`: the usual one of the key. A tier that the model does not have is served and charged as `default`, and the answer says so.';
+  'The place in the queue, and its price: `priority` goes first and costs more, `flex` waits and costs less, where the card of the model has them; anything else: the usual one of the key. A tier that the model does not have is served and charged as `default`, and the answer says so.';
 export const tierInAnswer = Type.Optional(
   Type.Enum(['default', 'flex', 'priority'], {
     description:
@@ -49,7 +49,7 @@ export const tierInAnswer = Type.Optional(
   }),
 );
 
-export const decodeTier = (tier: Type.Static<typeof serviceTier> | undefined): AskedTier | undefined =>
+export const decodeTier = (tier: unknown): AskedTier | undefined =>
   tier === 'default' || tier === 'flex' || tier === 'priority' ? tier : undefined;
 
 /** Biases by token id. */

@@ -34,6 +34,7 @@ const absent: GenerationRequest = {
   },
   stop: [],
   tools: [],
+  tier: undefined,
   toolChoice: undefined,
   parallelToolCalls: undefined,
   constraint: undefined,

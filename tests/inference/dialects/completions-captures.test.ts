@@ -33,6 +33,7 @@ const expectations: Readonly<Record<string, Omit<CompletionRequest, 'at'>>> = {
     },
     stop: [],
     tools: [],
+    tier: undefined,
     toolChoice: undefined,
     parallelToolCalls: undefined,
     constraint: undefined,

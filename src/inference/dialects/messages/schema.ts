@@ -1,6 +1,6 @@
 import Type from 'typebox';
 
-import { integer, modelId, optional, samplingFields, tokenLimit } from '../common-fields.ts';
+import { integer, modelId, optional, samplingFields, tokenLimit, serviceTier } from '../common-fields.ts';
 
 /**
  * The body of `POST /v1/messages` and of its `count_tokens` (contracts §1.2). Unknown fields are accepted and ignored, so `cache_control`,
@@ -96,7 +96,7 @@ export const messagesRequestSchema = Type.Object({
   ...promptFields,
   max_tokens: tokenLimit,
   ...generationFields,
-  service_tier: optional(Type.Enum(['auto', 'standard_only'])),
+  service_tier: serviceTier,
 });
 
 export const countRequestSchema = Type.Object(promptFields);
