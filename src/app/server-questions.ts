@@ -33,7 +33,7 @@ export function lookAtIdle(backends: () => readonly Backend[]): () => void {
       const { engine, placed, running, ejectedUntilMs } = backend;
       const isIdle = running === 0 && placedBefore.get(backend) === placed;
       placedBefore.set(backend, placed);
-      if (isIdle && ejectedUntilMs === 0 && engine.status().state === 'ready') void engine.look?.();
+      if (isIdle && ejectedUntilMs === 0 && engine.status().state === 'ready') void engine.look?.(true);
     }
   }, idleEveryMs);
   timer.unref();

@@ -73,8 +73,11 @@ export interface Engine {
   /** How many tokens an image may become; absent if this engine does not accept images. */
   readonly imageTokens?: ImageTokenRule;
   status(): EngineStatus;
-  /** Sends the server a cheap request, for seconds at most; never rejects. Absent if there is no server. */
-  look?(): Promise<Look>;
+  /**
+   * Sends the server a cheap request, for seconds at most; never rejects. `isIdle`: nothing is wrong, it just had no other request. Absent if
+   * there is no server.
+   */
+  look?(isIdle?: boolean): Promise<Look>;
   /**
    * Asks the server for its load, for seconds at most; never rejects. `undefined`: it did not report it. Absent if there is no server, or
    * one of a kind that does not report.

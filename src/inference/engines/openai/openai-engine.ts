@@ -443,9 +443,9 @@ class OpenAiEngine implements Engine {
   }
 
   /** Probes the server. Any answer means that requests may be sent again (reliability U1). */
-  async look(): Promise<Look> {
+  async look(isIdle = false): Promise<Look> {
     try {
-      await ping(this.#pages);
+      await ping(this.#pages, isIdle);
       this.#alive();
       return 'answered';
     } catch (error) {

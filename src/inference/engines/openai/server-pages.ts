@@ -41,11 +41,11 @@ export async function askModels(backend: PagesBackend): Promise<readonly string[
 }
 
 /** Resolves with any answer of the server; rejects if there is none. */
-export async function ping({ pool, basePath, headers, signal }: PagesBackend): Promise<void> {
+export async function ping({ pool, basePath, headers, signal }: PagesBackend, isIdle: boolean): Promise<void> {
   const { body } = await pool.request({
     method: 'GET',
     path: `${basePath}/models`,
-    headers: headers as string[],
+    headers: isIdle ? [...headers, 'user-agent', probeUserAgent] : (headers as string[]),
     signal: combineSignals([signal, AbortSignal.timeout(lookTimeoutMs)]),
   });
   body.on('error', () => {}).destroy();
