@@ -139,6 +139,15 @@ models:
       - { engine: openai, name: d, flavor: vllm, url: "http://d/v1", discover: { by: srv } }
       - { engine: openai, name: e, flavor: vllm, url: "http://e/v1", discover: { by: kubernetes, service: vllm } }
       - { engine: openai, name: f, flavor: vllm, discover: { by: file, path: servers.yaml } }
+  - id: sold
+    aliases: [ { name: old } ]
+    context_length: 100
+    pricing: { input_cents_per_million: 5, output_cents_per_million: 1 }
+    tiers:
+      priority: { price_multiple: 2, reserved_slots: 1 }
+      flex: { price_multiple: 0.5 }
+      batch: { price_multiple: 0.5 }
+    backends: [ { engine: openai, flavor: vllm, url: "http://a/v1" } ]
 `,
     );
     const { settings } = jsonOf(await own.run('config', 'show', '--json')) as Shown;

@@ -1,7 +1,7 @@
 import Type from 'typebox';
 
 import type { BackendConfig, Config } from '../../config/config.ts';
-import { figureOf, figuresOf } from '../../platform/metrics/figures.ts';
+import { figureOf, figuresOf, sumOfFigures } from '../../platform/metrics/figures.ts';
 import { notThere } from '../input.ts';
 import { route } from '../route.ts';
 import type { AccountRoute } from '../route.ts';
@@ -265,7 +265,7 @@ function backendObject(state: BackendState, { models }: Config, figures: SystemR
     running: figure('running') ?? 0,
     max_concurrency: state.runningMax,
     waiting: figure('waiting') ?? null,
-    model_waiting: figureOf(figures, 'tokenhouse_model_waiting', modelId) ?? 0,
+    model_waiting: sumOfFigures(figures, 'tokenhouse_model_waiting', modelId),
     ejected: (figure('ejected') ?? 0) > 0,
     ejected_until: ejectedForMs === null ? null : secondsOf(Date.now() + ejectedForMs),
     ejections: figure('ejections_total') ?? 0,

@@ -81,6 +81,16 @@ export function figureOf(
   return typeof value === 'number' ? value : undefined;
 }
 
+/** The sum of the series whose first labels have these values. */
+export function sumOfFigures(families: readonly FamilyFigures[], name: string, ...values: readonly string[]): number {
+  const family = families.find(({ description }) => description.name === name);
+  const wanted = labelsText((family?.description.labels ?? []).slice(0, values.length), values);
+  let sum = 0;
+  for (const [labels, value] of family?.series ?? [])
+    if (typeof value === 'number' && labels.startsWith(wanted)) sum += value;
+  return sum;
+}
+
 /** The values of all series of a metric: of several processes, or with several labels. */
 export const figuresOf = (families: readonly FamilyFigures[], name: string): readonly number[] =>
   (families.find(({ description }) => description.name === name)?.series ?? []).flatMap(([, value]) =>

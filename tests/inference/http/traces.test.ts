@@ -263,7 +263,7 @@ describe('what may go wrong', () => {
     await until(() => held.length === 1);
     const waiting = traced('/v1/chat/completions', chat('narrow'));
     const metric = async (): Promise<string> => (await fetch(`${service.accountUrl}/metrics`)).text();
-    await until(async () => /tokenhouse_model_waiting\{model="narrow"\} 1/.test(await metric()));
+    await until(async () => /tokenhouse_model_waiting\{model="narrow",tier="default"\} 1/.test(await metric()));
     handle = say;
     say(held[0]!);
     assert.deepEqual(names((await first).children), ['hold', 'chat narrow', 'settle']);
