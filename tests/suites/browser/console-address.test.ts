@@ -41,7 +41,7 @@ test('the first request and the playground reach the models, and the code to cop
   await person.look();
   await page.goto(`${accountUrl}/playground`);
   await person.press('Create a key for this page');
-  await person.reads(/^Key ….{4}, ends/);
+  await person.reads(/^Key ….{4}, expires/);
   await page.getByRole('textbox', { name: 'Message', exact: true }).fill('capital of France?');
   await page.keyboard.press('Control+Enter');
   await page

@@ -54,7 +54,7 @@ async function personAt(path: string, look = lookNamed('light, 1280 px')): Promi
 
 async function makeKey(person: Person): Promise<void> {
   await person.press('Create a key for this page');
-  await person.reads(/^Key ….{4}, ends/);
+  await person.reads(/^Key ….{4}, expires/);
 }
 
 const answers = ({ page }: Person) => page.getByRole('article', { name: /^Answer of / });
@@ -152,7 +152,7 @@ test('an answer follows a JSON Schema; what is no JSON is said before it is sent
   const schema = page.getByRole('textbox', { name: 'JSON Schema' });
   const good = await schema.inputValue();
   await schema.fill('{"type": ');
-  await person.reads(/^No JSON yet: /);
+  await person.reads(/^Not valid JSON yet: /);
   assert.equal(await page.getByRole('button', { name: 'Run', exact: true }).isDisabled(), true);
   await schema.fill(good);
   await ask(person, 'Anna is 34 years old and lives in Kyoto.');

@@ -148,7 +148,7 @@ test('name, address, language, time zone and invoices are changed; the export ha
   await person.press('Change address');
   await person.fill('New address', 'olga@example.net');
   await person.press('Send the link');
-  await person.reads('A link is on its way to olga@example.net');
+  await person.reads('We sent a link to olga@example.net. Open it in this browser.');
   await person.look();
   assert.equal((await again.get('/v1/me')).email, me.email);
   await page.goto(service.accountUrl + (await linkMailedTo(again, 'olga@example.net', '/verify-email')));
@@ -198,7 +198,7 @@ test('name, address, language, time zone and invoices are changed; the export ha
   await dialog.getByText('every request would be refused').waitFor();
   await person.look();
   await dialog.getByRole('button', { name: 'Require it', exact: true }).click();
-  await person.reads('Requests of every key run only on servers that keep nothing of them');
+  await person.reads('Requests of every key run only on servers that keep nothing');
   const hello = { model: 'demo', messages: [{ role: 'user', content: 'hi' }] };
   const statusIs = (status: number) => until(async () => (await service.chat(hello)).status === status);
   await statusIs(400);
