@@ -294,7 +294,7 @@ test('the system shows where backends come from: a file that is missing is a fin
   const { page } = person;
   const row = page.getByRole('table', { name: 'Where backends come from' }).getByRole('row', { name: /fleet/ });
   await row.getByText('failing', { exact: true }).waitFor();
-  await person.reads(/elsewhere: the source fleet of backends has a fault/);
+  await person.reads(/elsewhere: the backend source fleet fails/);
   await row.getByText('0 of 0').waitFor();
   await row.getByText('not yet').waitFor();
   await person.look();
@@ -302,7 +302,7 @@ test('the system shows where backends come from: a file that is missing is a fin
   writeFileSync(list, JSON.stringify([server.url]));
   await row.getByText('1 of 1').waitFor();
   await row.getByText('OK', { exact: true }).waitFor();
-  await page.getByText(/the source fleet of backends has a fault/).waitFor({ state: 'detached' });
+  await page.getByText(/the backend source fleet fails/).waitFor({ state: 'detached' });
   await person.look();
   // What comes after it finds the model as it was.
   writeFileSync(list, '[]');
