@@ -91,8 +91,11 @@ test('each family streams with a key that the page has made, and shows reasoning
       family,
     );
     const [newest] = (await service.usage(1)).requests;
-    const shown = answer.locator('span[title^="$"], span:text-matches("^\\$")').first();
-    const exact = (await shown.getAttribute('title')) ?? (await shown.innerText());
+    // All decimals are shown.
+    const exact = (await answer
+      .getByText(/^\$0\.\d{8}$/)
+      .first()
+      .textContent())!;
     assert.equal(Math.round(Number(exact.replace('$', '')) * 1e8), newest!.cost_microcents, family);
     await answer.getByRole('button', { name: 'Raw' }).click();
     await answer.getByText(new RegExp(`^POST /v1/`)).waitFor();
