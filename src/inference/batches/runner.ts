@@ -102,9 +102,8 @@ export class BatchRunner {
   #timer: NodeJS.Timeout | undefined;
   /** When it fires, by `performance.now()`. */
   #dueMs = 0;
-  /** The last of the open batches that were read, if there are more; then the next ones are read. */
-  #readTo: BatchRow | undefined;
-  #turn = 0;
+  /** The last of the open batches that were read, if there are more: then the next ones are read. And which model is first. */
+  readonly #rotation: { readTo: BatchRow | undefined; turn: number } = { readTo: undefined, turn: 0 };
   /** The batches with work left, and when they were read. */
   #open: { readonly batches: readonly BatchRow[]; readonly atMs: number } | undefined;
 
@@ -178,7 +177,7 @@ export class BatchRunner {
         for (const batch of open) await this.#advance(batch);
       }
       await this.#claim(open.filter(({ status }) => status === 'in_progress'));
-      if (open.length > 0 || this.#readTo !== undefined) return lookMs;
+      if (open.length > 0 || this.#rotation.readTo !== undefined) return lookMs;
       return this.#options.isShared ? idleLookMs : undefined;
     } catch (error) {
       this.#failed('look', error);
@@ -188,13 +187,13 @@ export class BatchRunner {
 
   /** All of them in turn, so that batches which wait for something hold up no others. */
   async #readOpen(): Promise<readonly BatchRow[]> {
-    const open = await this.#options.repositories.openBatches({ limit: openAtOnce, after: this.#readTo });
-    this.#readTo = open.length < openAtOnce ? undefined : open.at(-1);
+    const open = await this.#options.repositories.openBatches({ limit: openAtOnce, after: this.#rotation.readTo });
+    this.#rotation.readTo = open.length < openAtOnce ? undefined : open.at(-1);
     return open;
   }
 
   #forget(open: readonly BatchRow[]): void {
-    if (this.#readTo !== undefined) return;
+    if (this.#rotation.readTo !== undefined) return;
     const ids = new Set(open.map(({ id }) => id));
     for (const id of this.#recovered.keys()) if (!ids.has(id)) this.#recovered.delete(id);
     this.#pace.forget(ids);
@@ -328,7 +327,7 @@ export class BatchRunner {
     watch(models, this.#wake);
     // Another model is first each time: they share the lines of this process.
     const named = [...models];
-    const first = this.#turn++ % Math.max(1, named.length);
+    const first = this.#rotation.turn++ % Math.max(1, named.length);
     for (const modelId of [...named.slice(first), ...named.slice(0, first)]) {
       // Lines that have begun may not have their slot yet.
       const placing = this.#linesWhere((line) => line.modelId === modelId && !line.isPlaced);

@@ -38,7 +38,7 @@ export const samplingFields = {
   seed: optional(integer(-largestSeed, largestSeed)),
 };
 
-/** The service tier. Any value is accepted (contracts §1.2, §1.3), and one that is no tier of ours has no effect. */
+/** The service tier. Any value is accepted (contracts §1.2, §1.3), and one that is not a tier has no effect. */
 export const serviceTier = Type.Optional(Type.Unknown());
 export const serviceTierText =
   'The place in the queue, and its price: `priority` goes first and costs more, `flex` waits and costs less, where the card of the model has them; anything else: the usual one of the key. A tier that the model does not have is served and charged as `default`, and the answer says so.';
