@@ -5,12 +5,12 @@
  */
 export const lineBudgets: Readonly<Record<string, number>> = {
   src: 5,
-  'src/account-api': 9810,
+  'src/account-api': 9809,
   'src/accounts': 4351,
   'src/app': 4762,
   'src/billing': 6561,
   'src/catalog': 701,
-  'src/cli': 9689,
+  'src/cli': 9688,
   'src/config': 4975,
   'src/generation': 653,
   'src/inference/batches': 1080,

@@ -21,7 +21,7 @@ import type { Context } from './context.ts';
 import { exitCodes } from './failure.ts';
 import { bytesInWords } from './amount.ts';
 import { termsLine, termsOf, type TermsOptions } from './terms.ts';
-import { freeModelId, modelNamed, takenOverLine, writeConfig } from './write-config.ts';
+import { freeModelId, modelInFile, takenOverLine, writeConfig } from './write-config.ts';
 import { madeLine, probeModel, probeTask, type ProbeMeans } from './model-probe.ts';
 
 interface AddOptions extends TermsOptions {
@@ -125,11 +125,7 @@ async function probed(
 /** `tokenhouse models remove`. The file stays: other models and clones share it. */
 export async function removeModel(context: Context, options: Pick<AddOptions, 'config'>, named = ''): Promise<number> {
   const { config, print } = context;
-  const found = modelNamed(config, named);
-  if (found === undefined || config.file === undefined)
-    throw new OperationError(
-      `No configuration file names the model ${named}. List models with: tokenhouse models list`,
-    );
+  const found = modelInFile(config, named);
   if (config.models.length === 1)
     throw new OperationError(`${found.id} is the only model, and a service needs one: add another one first.`);
   const { written, reloaded } = await writeConfig(context, options.config, (text) => withoutModel(text, found.id)!);

@@ -5,7 +5,7 @@ import { StoreError } from '../store/store-error.ts';
 import type { Context } from './context.ts';
 import { reading } from './database.ts';
 import type { WrittenPrices } from './option.ts';
-import { modelNamed, takenOverLine, writeConfig } from './write-config.ts';
+import { modelInFile, takenOverLine, writeConfig } from './write-config.ts';
 
 /** What a model costs and for whom, as the configuration has it. */
 export interface Terms {
@@ -55,11 +55,7 @@ export async function sellModel(
   named = '',
 ): Promise<number> {
   const { config, print } = context;
-  const found = modelNamed(config, named);
-  if (found === undefined || config.file === undefined)
-    throw new OperationError(
-      `No configuration file names the model ${named}. List models with: tokenhouse models list`,
-    );
+  const found = modelInFile(config, named);
   if (options.price === undefined && options.free !== true)
     throw new OperationError('Name its price, for example --price 0.10/0.40, or give it away with --free.');
   const pricing = options.price ?? nothing;

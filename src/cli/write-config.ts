@@ -49,6 +49,13 @@ export const takenOverLine = (isReloaded: boolean): string =>
 export const modelNamed = ({ models }: Pick<Config, 'models'>, id: string): ModelConfig | undefined =>
   models.find((model) => model.id.toLowerCase() === id.toLowerCase());
 
+/** The model of the configuration file with this id, in any case; refuses what a command could not change there. */
+export function modelInFile(config: Config, id: string): ModelConfig {
+  const found = modelNamed(config, id);
+  if (found !== undefined && config.file !== undefined) return found;
+  throw new OperationError(`No configuration file names the model ${id}. List models with: tokenhouse models list`);
+}
+
 /** Returns this id if no model of the configuration has it. */
 export function freeModelId({ config }: Context, id: string): string {
   if (!/^[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,127}$/.test(id))

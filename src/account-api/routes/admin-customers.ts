@@ -11,7 +11,7 @@ import { centsMax, microcentsPerCent, nullable, secondsOf } from '../wire.ts';
 import { invitedFor, invitePerson, mailInvitation } from './members.ts';
 import { email } from './sign-in.ts';
 
-const name = Type.String({ minLength: 1, maxLength: 100 });
+export const accountName = Type.String({ minLength: 1, maxLength: 100 });
 
 const invitationSchema = Type.Object({
   object: Type.Literal('owner_invite'),
@@ -36,7 +36,7 @@ export const customerRoutes: readonly AccountRoute[] = [
     stepUp: true,
     body: Type.Object(
       {
-        name,
+        name: accountName,
         owner_email: Type.Optional(email),
         credit_cents: Type.Optional(Type.Integer({ minimum: 1, maximum: centsMax, description: 'Free credit.' })),
         key_name: Type.Optional(Type.String({ minLength: 1, maxLength: 100, description: 'Creates a key.' })),

@@ -27,7 +27,7 @@ import {
 } from '../wire.ts';
 import { addedBackendRoutes } from './added-backends.ts';
 import { moveCreditRoute } from './admin-credit.ts';
-import { customerRoutes, shownAccount } from './admin-customers.ts';
+import { accountName, customerRoutes, shownAccount } from './admin-customers.ts';
 import { accountPriceRoutes } from './admin-prices.ts';
 import { membersPage, membersQuery, memberSchema } from './members.ts';
 import { entrySchema, ledgerPage, ledgerQuery } from './ledger.ts';
@@ -35,7 +35,6 @@ import { email } from './sign-in.ts';
 import { billingOf, deletedAccount, deletedSchema, deletionQuery, exportReply } from './account.ts';
 
 const params = Type.Object({ id: accountId });
-const name = Type.String({ minLength: 1, maxLength: 100 });
 
 export const adminRoutes: readonly AccountRoute[] = [
   route({
@@ -105,7 +104,7 @@ export const adminRoutes: readonly AccountRoute[] = [
     params,
     body: Type.Object(
       {
-        name: Type.Optional(name),
+        name: Type.Optional(accountName),
         plan_tier: Type.Optional(nullable(Type.String({ minLength: 1, maxLength: 64 }))),
         max_concurrency: Type.Optional(nullable(Type.Integer({ minimum: 1, maximum: 1_000_000 }))),
         credit_limit_cents: Type.Optional(Type.Integer({ minimum: 0, maximum: centsMax })),
