@@ -108,6 +108,8 @@ export const buildPackagedProgram = (folder) =>
     outdir: folder,
     sourcemap: false,
     legalComments: 'none',
+    // CommonJS in a bundle has the paths of its files: they are the same where node_modules is a link.
+    preserveSymlinks: true,
     plugins: [standardFonts, platformPackages, engineLibrary(aboveBundle, engineFolder)],
   });
 

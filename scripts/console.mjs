@@ -148,6 +148,7 @@ function bundleOptions() {
     entryPoints: [{ in: 'src/main.tsx', out: 'console' }],
     outdir: path.join(consoleFolder, 'assets'),
     bundle: true,
+    preserveSymlinks: true,
     splitting: true,
     format: 'esm',
     platform: 'browser',
@@ -297,7 +298,8 @@ const pagesOf = () =>
 async function write(files, sources) {
   const earlier = readJson(manifestFile)?.files ?? {};
   fs.mkdirSync(path.join(consoleFolder, 'assets'), { recursive: true });
-  const listed = {};
+  // In the order of the files, whichever is compressed first: the same sources give the same bytes.
+  const listed = Object.fromEntries(files.map(({ name }) => [name, undefined]));
   await Promise.all(
     files.map(async ({ name, text }) => {
       const [br, gz] = await Promise.all([brotli(text), gzip(text, { level: 9 })]);

@@ -32,7 +32,8 @@ export async function buildDocs(folder = docsFolder) {
     const file = write(path.join(draft, name), text);
     return name === frame || name === index ? [] : [[name, file]];
   });
-  const sources = { documents, hash: hashOfSources(documents) };
+  // Only a clone builds it again; elsewhere the hash, which is also that of a built program, would make each build another.
+  const sources = folder === docsFolder ? { documents, hash: hashOfSources(documents) } : undefined;
   const manifest = { sources, start: 'index.html', frame, index, files: Object.fromEntries(listed) };
   fs.writeFileSync(path.join(draft, 'manifest.json'), JSON.stringify(manifest));
   fs.rmSync(folder, { recursive: true, force: true });

@@ -150,6 +150,7 @@ function packageFolder(name) {
 
 /** Makes the archive as `npm publish` would send it. */
 function pack(folder, to) {
+  setRights(folder);
   const { status, stdout } = runNpm(['pack', folder, '--json', '--pack-destination', to, '--loglevel=error'], {
     capture: true,
   });
@@ -159,6 +160,14 @@ function pack(folder, to) {
   const megabytes = (bytes) => (bytes / 1024 / 1024).toFixed(1);
   say(`package  ${name.padEnd(24)} ${megabytes(size)} MB, installed ${megabytes(unpackedSize)} MB`);
   return archive;
+}
+
+/** npm packs the rights that files have here, where they depend on whoever builds: with a umask of 077 nobody else could read them. */
+function setRights(folder) {
+  for (const entry of fs.readdirSync(folder, { recursive: true, withFileTypes: true })) {
+    const file = path.join(entry.parentPath, entry.name);
+    fs.chmodSync(file, entry.isDirectory() || (fs.statSync(file).mode & 0o100) !== 0 ? 0o755 : 0o644);
+  }
 }
 
 function copyFrom(from, to, names) {

@@ -5,24 +5,30 @@
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import type { ChildProcess } from 'node:child_process';
+import { createHash } from 'node:crypto';
 import {
+  copyFileSync,
   existsSync,
+  lstatSync,
   mkdirSync,
   mkdtempSync,
   readFileSync,
   readdirSync,
+  realpathSync,
   rmSync,
   statSync,
+  symlinkSync,
+  utimesSync,
   writeFileSync,
 } from 'node:fs';
 import { homedir, tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { after, before, test } from 'node:test';
 
 import { freePort } from '../../support/free-port.ts';
 import { pdfOf } from '../../support/pdf-files.ts';
 import { inRepository, root } from '../../support/repository.ts';
-import { run, type Ran } from '../../support/run.ts';
+import { assertRuns, run, type Ran } from '../../support/run.ts';
 import { until } from '../../support/service.ts';
 import { serveRegistry } from './registry.ts';
 import type { Registry } from './registry.ts';
@@ -121,6 +127,43 @@ const bytesBelow = (where: string): number =>
 
 /** The `node_modules` that npx has made. */
 const installed = (): string => join(cache, '_npx', readdirSync(join(cache, '_npx'))[0]!, 'node_modules');
+
+const digestsOf = (made: string): Readonly<Record<string, string>> =>
+  Object.fromEntries(
+    readdirSync(made)
+      .filter((name) => name.endsWith('.tgz'))
+      .map((name) => [
+        name,
+        createHash('sha256')
+          .update(readFileSync(join(made, name)))
+          .digest('hex'),
+      ]),
+  );
+
+/** The files of the repository as they are, with dates of their own, in a folder of another length, and the packages as links. */
+async function copyOfRepository(copy: string): Promise<void> {
+  const listed = ['ls-files', '-z', '--cached', '--others', '--exclude-standard'];
+  const names = (await assertRuns('git', listed, { cwd: root })).split('\0');
+  for (const name of names.filter((one) => one !== '' && existsSync(join(root, one)))) {
+    if (lstatSync(join(root, name)).isSymbolicLink()) continue;
+    mkdirSync(dirname(join(copy, name)), { recursive: true });
+    copyFileSync(join(root, name), join(copy, name));
+    utimesSync(join(copy, name), 1_000_000_000, 1_000_000_000);
+  }
+  for (const where of ['.', 'web'])
+    symlinkSync(realpathSync(join(root, where, 'node_modules')), join(copy, where, 'node_modules'));
+}
+
+test('another folder, at another time, with other dates, rights and language, gives the same bytes', async () => {
+  const [copy, again] = ['a-copy-with-a-longer-name', 'again'].map((name) => join(folder, name)) as [string, string];
+  await copyOfRepository(copy);
+  const made = `umask 077; exec '${process.execPath}' scripts/package.mjs --to '${again}'`;
+  const env = { ...process.env, TZ: 'Pacific/Auckland', LC_ALL: 'C', LANG: 'C', TMPDIR: folder };
+  await assertRuns('/bin/sh', ['-c', made], { cwd: copy, env });
+  const digests = digestsOf(packages);
+  assert.equal(Object.keys(digests).length, 2);
+  assert.deepEqual(digestsOf(again), digests, `compare ${packages} and ${again}`);
+});
 
 let first: Started;
 let key = '';
