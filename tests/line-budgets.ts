@@ -7,7 +7,7 @@ export const lineBudgets: Readonly<Record<string, number>> = {
   src: 5,
   'src/account-api': 9809,
   'src/accounts': 4351,
-  'src/app': 4762,
+  'src/app': 4769,
   'src/billing': 6561,
   'src/catalog': 701,
   'src/cli': 9688,
@@ -30,7 +30,7 @@ export const lineBudgets: Readonly<Record<string, number>> = {
   'src/inference/routing': 1909,
   'src/notifications': 591,
   'src/platform': 7248,
-  'src/store': 18956,
+  'src/store': 18965,
   'src/tax': 150,
 };
 

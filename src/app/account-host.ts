@@ -19,6 +19,7 @@ import type { BackendStatus } from './control/status.ts';
 import { openPayments } from '../billing/payments/open.ts';
 import type { Paying } from '../billing/payments/open.ts';
 import { consoleUrl, docsUrl } from '../platform/entries.ts';
+import { hourMs } from '../platform/calendar/time-zone.ts';
 import { publicIdOf } from '../platform/ids/uuid.ts';
 import { followConfiguration } from './config-watcher.ts';
 import type { ConfigWatcher } from './config-watcher.ts';
@@ -230,7 +231,7 @@ function openParts(
   opened.push(() => paying.close());
   const removal = new UsageRemoval(store);
   const ownJobs: readonly Job[] = [
-    { name: 'usage_hours', everyMs: tidyEveryMs, runs: 'anywhere', run: () => addUp(store) },
+    { name: 'usage_hours', everyMs: tidyEveryMs, runs: 'anywhere', run: addingUp(store) },
     { name: 'usage_retention', everyMs: forgetEveryMs, runs: 'alone', run: () => moveRetention({ ...shared, log }) },
     { name: 'usage_removal', everyMs: tidyEveryMs, runs: 'anywhere', run: (signal) => removeUsage(removal, signal) },
     { name: 'store_tidy', everyMs: tidyEveryMs, runs: 'anywhere', run: () => store.tidy() },
@@ -324,11 +325,17 @@ async function diskOf(storage: StorageConfig): Promise<{ readonly bytes: number;
 /** Each round is short, so that reports can run in between; the rest is summed a minute later. */
 const daysRoundsMax = 100;
 
-/** Sums usage for reports. */
-async function addUp(store: Pick<Store, 'repositories' | 'now'>): Promise<void> {
-  await store.repositories.recomputeUsageHours({ now: store.now() });
-  for (let rounds = 0; rounds < daysRoundsMax; rounds++)
-    if (!(await store.repositories.recomputeUsageDays({})).isMore) return;
+/** Sums usage for reports: hours once in each hour, since looking for missed ones reads something of every account. */
+function addingUp(store: Pick<Store, 'repositories' | 'now'>): () => Promise<void> {
+  let summedIn: number | undefined;
+  return async () => {
+    const now = store.now();
+    const hour = Math.floor(now / hourMs);
+    if (hour !== summedIn) await store.repositories.recomputeUsageHours({ now });
+    summedIn = hour;
+    for (let rounds = 0; rounds < daysRoundsMax; rounds++)
+      if (!(await store.repositories.recomputeUsageDays({})).isMore) return;
+  };
 }
 
 /** Length of a run of the job, after which other jobs, and a stop, get their turn. */

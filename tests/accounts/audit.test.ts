@@ -82,7 +82,7 @@ test('every kind of operation is entered with who, what was asked, before and af
   await store.ledger.settle(usage(accountId, 0n, { startedAt: old, endedAt: old }));
   const closed = { accountId, closedUntil: null, until: Date.now(), year: 2026, prefix: '', at: 0, invoices: [] };
   await store.repositories.closePeriod(closed);
-  await store.repositories.recomputeUsageHours({ now: Date.now() });
+  await store.repositories.recomputeUsageHours({ now: Date.now() + 3 * 3_600_000 });
   await operate({ kind: 'prune_usage', before: old + 86_400_000 }, opened.services);
 
   const entries = (await store.repositories.listAudit({ limit: 100 })).toReversed();

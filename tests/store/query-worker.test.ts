@@ -234,8 +234,9 @@ test('sums come out the same from hours and from rows, for any span and grouping
     accountId: fc.constantFrom(undefined, 'acct_a'),
     modelId: fc.constantFrom(undefined, 'model_1'),
   });
-  for (const recomputed of [false, true, true]) {
-    if (recomputed) assert.ok((await store.repositories.recomputeUsageHours({ now })) > 1);
+  for (const runsAfter of [undefined, 0, 2]) {
+    if (runsAfter !== undefined)
+      assert.ok((await store.repositories.recomputeUsageHours({ now: now + runsAfter * hourMs })) > 1);
     await fc.assert(
       fc.asyncProperty(ask, async ({ from, span, by, accountId, modelId }) => {
         const to = from + span;
@@ -265,22 +266,19 @@ test('sums come out the same from hours and from rows, for any span and grouping
   assert.equal(n, 400n);
 });
 
-test('hours that a stopped service has missed are written at its next run, and only those still open are rewritten', async (t) => {
+test('hours that a stopped service has missed are written at its next run, each hour once it is complete', async (t) => {
   const file = join(temporaryFolder(t), 'x.db');
   const store = await openStore(t, file);
   await customer(store, 'acct_a', 1000n);
   const start = Date.UTC(2026, 0, 1);
   const settleAt = (at: number) => store.ledger.settle(usage('acct_a', 1n, { startedAt: at, endedAt: at }));
   await settleAt(start);
-  await store.repositories.recomputeUsageHours({ now: start + 60_000 });
-  await settleAt(start + 120_000); // after the last run of its hour
+  const runAt = (now: number) => store.repositories.recomputeUsageHours({ now });
+  assert.equal(await runAt(start + 2 * hourMs - 1), 0, 'charges of its last minutes may be missing');
+  await settleAt(start + 120_000);
   await settleAt(start + 5 * hourMs);
-  assert.equal(await store.repositories.recomputeUsageHours({ now: start + 100 * hourMs }), 2);
-  assert.equal(
-    await store.repositories.recomputeUsageHours({ now: start + 100 * hourMs }),
-    1,
-    'the last hour with usage',
-  );
+  assert.equal(await runAt(start + 100 * hourMs), 2);
+  assert.equal(await runAt(start + 100 * hourMs), 0);
   const [total] = await store.repositories.sumUsage({ from: start, to: start + 100 * hourMs });
   assert.equal(total!.requests, 3);
   assert.deepEqual(await differencesOf(file), []);

@@ -9,13 +9,18 @@ import { createSchema, type SchemaDialect } from '../schema/create-schema.ts';
 import { StoreError } from '../store-error.ts';
 import { tiers } from './101-tiers.ts';
 import { batches } from './102-batches.ts';
+import { completeHours } from './103-complete-hours.ts';
 import type { Step } from './step.ts';
 
 /** The first schema that can be upgraded: a database without steps was created with everything up to here. */
 const baseline = '100-baseline';
 
 /** All later steps by name, in order. A released step is never changed. Tests add one. */
-export const steps: Record<string, Step> = { '101-tiers': tiers, '102-batches': batches };
+export const steps: Record<string, Step> = {
+  '101-tiers': tiers,
+  '102-batches': batches,
+  '103-complete-hours': completeHours,
+};
 
 export const migrationNames = (): readonly string[] => [baseline, ...Object.keys(steps)];
 const newest = (): string => migrationNames().at(-1)!;

@@ -23,24 +23,28 @@ import { sumBuckets } from './usage-sums.ts';
 
 type Db = Kysely<Database>;
 
+/** Hours that begin before this time are complete: a charge may be recorded an hour after its request ended, not later. */
+const completeBefore = (now: number): number => Math.floor(now / hourMs) * hourMs - hourMs;
+
 /**
- * Rewrites usage_hour and usage_tag_hour: the open hour, the one before it, and everything missed since the last run of a stopped service.
- * Returns the number of hours written.
+ * Writes usage_hour and usage_tag_hour: all complete hours since the last one written. Reports read rows of later hours, so an hour is
+ * summed once. Returns the number of hours written.
  */
 export async function recomputeUsageHours(db: Db, request: { readonly now: number }): Promise<number> {
-  const openHour = Math.floor(request.now / hourMs) * hourMs;
-  const from = Math.min(openHour - hourMs, await missedSince(db));
+  const until = completeBefore(request.now);
   let written = 0;
   // One day at a time: the sums are read first, and each hour is a short separate write, so settlements do not wait.
-  for (let start = from; start <= openHour; start += 24 * hourMs)
-    written += await writeHours(db, start, Math.min(start + 24 * hourMs, openHour + hourMs));
+  for (let start = await missedSince(db); start < until; start += 24 * hourMs)
+    written += await writeHours(db, start, Math.min(start + 24 * hourMs, until));
   return written;
 }
 
 async function writeHours(db: Db, from: number, to: number): Promise<number> {
   const sums = await sumUsageByHour(db, from, to);
   const labelled = await sumTagsByHour(db, from, to);
-  const hours = new Set([...sums.map((sum) => sum.hour), ...(await storedHours(db, from, to))]);
+  const hours = [...new Set([...sums.map((sum) => sum.hour), ...(await storedHours(db, from, to))])];
+  // In order, since all hours up to the last one written count as complete.
+  hours.sort((one, other) => Number(one) - Number(other));
   for (const hour of hours) {
     await db.transaction().execute(async (transaction) => {
       const ofHour = <Sum extends { readonly hour: unknown }>(all: readonly Sum[]) =>
@@ -51,7 +55,7 @@ async function writeHours(db: Db, from: number, to: number): Promise<number> {
       await insertAll(transaction, 'usage_tag_hour', ofHour(labelled));
     });
   }
-  return hours.size;
+  return hours.length;
 }
 
 /** The summed-up days of an account, if they are in this time zone. */

@@ -63,8 +63,8 @@ export const listOf = (text: string | null): readonly string[] | null =>
 /** The hour of a roll-up, by the index over the hours of all accounts; one account's hours are found by the key. */
 export const hourOfAll = sql<bigint>`hour + 0`;
 
-/** Hours before this one are no longer written: the job writes the last hour with usage and the one before it. */
+/** Hours before this one are summed up; rows of later ones are read. */
 export async function closedBefore(db: Kysely<Database>): Promise<number> {
   const row = await db.selectFrom('usage_hour').select('hour').orderBy(hourOfAll, 'desc').limit(1).executeTakeFirst();
-  return row === undefined ? 0 : Number(row.hour) - hourMs;
+  return row === undefined ? 0 : Number(row.hour) + hourMs;
 }
