@@ -6,26 +6,32 @@ import type { BatchListRequest, BatchRow } from '../../store/repositories/batch-
 import type { Repositories } from '../../store/repositories/repositories.ts';
 import { StoreError } from '../../store/store-error.ts';
 import type { Files } from '../files/files.ts';
+import { hasEnded } from './anthropic-shape.ts';
+import { wires } from './wires.ts';
+
+export type { BatchRow } from '../../store/repositories/batch-rows.ts';
 
 export interface BatchBounds {
   /** Open batches that an account may have. */
   readonly openPerAccountMax: number;
   /** Bytes of the file of a batch. */
   readonly fileBytesMax: number;
+  /** Lines that a batch may have. */
+  readonly linesMax: number;
   /** How long after its creation lines may begin. */
   readonly windowMs: number;
 }
 
 export interface BatchesOptions {
   readonly repositories: Pick<Repositories, 'createBatch' | 'getBatch' | 'listBatches' | 'cancelBatch' | 'deleteBatch'>;
-  readonly files: Pick<Files, 'find'>;
+  readonly files: Pick<Files, 'find' | 'remove'>;
   readonly bounds: () => BatchBounds;
   readonly now: () => number;
   /** Called when there may be something to do. */
   readonly changed: () => void;
 }
 
-export type BatchRequest = Pick<BatchRow, 'wire' | 'endpoint' | 'metadata' | 'outputExpiresAfterMs'> & {
+export type BatchRequest = Pick<BatchRow, 'wire' | 'endpoint' | 'metadata' | 'outputExpiresAfterMs' | 'requests'> & {
   /** As the client names it. */
   readonly fileId: string;
 };
@@ -38,7 +44,11 @@ export class Batches {
     this.#options = options;
   }
 
-  /** Records a batch; its file is checked afterwards. */
+  get bounds(): BatchBounds {
+    return this.#options.bounds();
+  }
+
+  /** Records a batch; its lines are checked afterwards. */
   async create({ account, key }: Caller, request: BatchRequest): Promise<BatchRow> {
     const { repositories, files, bounds, now, changed } = this.#options;
     const { fileId, ...rest } = request;
@@ -72,10 +82,11 @@ export class Batches {
     return created;
   }
 
-  async get(accountId: string, id: string | undefined): Promise<BatchRow> {
+  /** `id`: undefined if the client's id has another form. */
+  async get(accountId: string, wire: BatchRow['wire'], id: string | undefined): Promise<BatchRow> {
     const { repositories } = this.#options;
     const row = id === undefined ? undefined : await inWords(() => repositories.getBatch({ accountId, id }));
-    if (row === undefined) throw noSuchBatch();
+    if (row?.wire !== wire) throw noSuchBatch();
     return row;
   }
 
@@ -84,12 +95,25 @@ export class Batches {
   }
 
   /** Stops a batch. One that is over stays as it is. */
-  async cancel(accountId: string, id: string): Promise<BatchRow> {
+  async cancel({ accountId, id, wire }: BatchRow): Promise<BatchRow> {
     const { repositories, now, changed } = this.#options;
-    const row = await inWords(() => repositories.cancelBatch({ accountId, id, at: now() }));
+    const readsOn = !wires[wire].isFile;
+    const row = await inWords(() => repositories.cancelBatch({ accountId, id, at: now(), readsOn }));
     if (row === undefined) throw noSuchBatch();
     changed();
     return row;
+  }
+
+  /** Deletes a batch that has ended, and its results. */
+  async remove(row: BatchRow): Promise<void> {
+    const { accountId, id, outputFileId } = row;
+    if (!hasEnded(row))
+      throw new ApiError('unsupported_value', 'The batch has not ended: cancel it first, or wait for its end.', {
+        param: 'batch_id',
+      });
+    const { repositories, files } = this.#options;
+    if (outputFileId !== null) await files.remove(accountId, outputFileId);
+    await inWords(() => repositories.deleteBatch({ accountId, id }));
   }
 }
 

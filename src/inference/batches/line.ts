@@ -1,23 +1,31 @@
 import type { Caller } from '../../accounts/directory.ts';
 import type { ApiError } from '../../platform/errors.ts';
+import type { BatchRow } from '../../store/repositories/batch-rows.ts';
 
-/** A line of a batch's file, with what its batch says of it. */
+/** A line of a batch's input, with what its batch says of it. */
 export interface BatchLine {
+  readonly wire: BatchRow['wire'];
   /** The batch's id, as its client knows it. */
   readonly batchId: string;
   /** The path that all lines of the batch are for. */
   readonly endpoint: string;
   readonly caller: Caller;
-  /** The line, without its end: a JSON object with `custom_id`, `method`, `url` and `body`. */
+  /** The line, without its end: a JSON object of the form of the batch's interface. */
   readonly bytes: Buffer<ArrayBuffer>;
 }
 
-/** What a valid line says. */
-export interface CheckedLine {
-  readonly customId: string;
-  /** The id of the model that it names, as the catalog has it. */
-  readonly modelId: string;
-}
+/** What a line of the right form says. */
+export type CheckedLine = { readonly customId: string } & (
+  | {
+      /** The id of the model that it names, as the catalog has it. */
+      readonly modelId: string;
+      readonly refused?: undefined;
+    }
+  | {
+      /** Its request cannot run. `result` is JSON, like that of an answer. */
+      readonly refused: { readonly error: ApiError; readonly result: string };
+    }
+);
 
 /** An answer that is about to be charged. */
 export interface KeptAnswer {
@@ -49,7 +57,7 @@ export interface LineProgress {
 
 /** What runs lines: an exchange without a socket for each. */
 export interface Lines {
-  /** Checks what can be checked without running it. Throws `ApiError`, whose `param` is a place in the line. */
+  /** Checks what can be checked without running it. Throws `ApiError` when the line is none; `param` is a place in it. */
   check(line: BatchLine): Promise<CheckedLine>;
   /**
    * Runs a line on the way of every request. `keep` is called before the charge; `false`: the line belongs to another process, and nothing

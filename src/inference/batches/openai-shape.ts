@@ -1,3 +1,4 @@
+import { ApiError } from '../../platform/errors.ts';
 import type { LineResult } from '../../store/repositories/batch-lines.ts';
 import type { BatchRow } from '../../store/repositories/batch-rows.ts';
 
@@ -44,6 +45,18 @@ export const openAiBatches = {
     last_id: batches.length === 0 ? null : openAiBatches.idOf(batches.at(-1)!),
     has_more: hasMore,
   }),
+  customIdOf: (line: Readonly<Record<string, unknown>>, endpoint: string): string => {
+    const { custom_id: customId, method, url, body } = line;
+    if (typeof customId !== 'string' || customId === '') throw wrong('custom_id', 'is required: a text.');
+    if (customId.length > customIdLengthMax) throw wrong('custom_id', `has more than ${customIdLengthMax} characters.`);
+    if (customId.includes('\0') || !customId.isWellFormed())
+      throw wrong('custom_id', 'has a character that no text has: U+0000, or half of a surrogate pair.');
+    if (method !== 'POST') throw wrong('method', 'must be POST.');
+    if (url !== endpoint) throw wrong('url', `must be ${endpoint}, as in the batch.`);
+    if (typeof body !== 'object' || body === null || Array.isArray(body))
+      throw wrong('body', 'is required: the body of the request, a JSON object.');
+    return customId;
+  },
   /** A line of the output or error file. Results are JSON already, and printed as they are. */
   printResult: (
     { line, customId, state, result }: LineResult,
@@ -58,6 +71,10 @@ export const openAiBatches = {
     );
   },
 };
+
+const customIdLengthMax = 512;
+const wrong = (param: string, message: string): ApiError =>
+  new ApiError('schema_validation_failed', `'${param}' ${message}`, { param });
 
 const messages = {
   cancelled: 'The batch was cancelled before this line ran. Nothing is charged for it.',

@@ -382,7 +382,7 @@ export class BatchRunner {
     try {
       const bytes = await files.readPart(batch.inputFileId, offsetBytes, claimed.bytes, this.#ending.signal);
       const outcome = await lines.run(
-        { batchId: wires[batch.wire].idOf(batch), endpoint: batch.endpoint, caller, bytes, customId },
+        { batchId: wires[batch.wire].idOf(batch), wire: batch.wire, endpoint: batch.endpoint, caller, bytes, customId },
         (answer) => this.#answers.add({ ...own, ...answer }),
         {
           begun: (stop) => (running.stop = stop),
@@ -443,8 +443,9 @@ export class BatchRunner {
     await repositories.endBatch({ id, owner, status: endOf(batch), at: now() });
   }
 
-  async #clear({ id }: BatchRow, owner: Uint8Array): Promise<void> {
-    const { repositories } = this.#options;
+  async #clear({ id, wire, accountId, inputFileId }: BatchRow, owner: Uint8Array): Promise<void> {
+    const { repositories, files } = this.#options;
+    if (!wires[wire].isFile) await files.remove(accountId, inputFileId);
     while (await repositories.removeBatchLines({ id, owner, limit: removedAtOnce }))
       this.#ending.signal.throwIfAborted();
     await repositories.closeBatch({ id });

@@ -7,7 +7,7 @@ import type { NewLine } from '../../store/repositories/batch-lines.ts';
 import type { BatchRow } from '../../store/repositories/batch-rows.ts';
 import type { BatchFault } from '../../store/schema/tables.ts';
 import type { Lines } from './line.ts';
-import { splitLines } from './split-lines.ts';
+import { wires } from './wires.ts';
 
 export interface ValidationBounds {
   /** Lines that a batch may have. */
@@ -50,7 +50,8 @@ export async function validate(
   let portion: NewLine[] = [];
   let count = 0;
   let turnBegan = performance.now();
-  for await (const { line, offsetBytes, length, bytes } of splitLines(source, bounds.lineBytesMax)) {
+  const { split, isFile } = wires[batch.wire];
+  for await (const { line, offsetBytes, length, bytes } of split(source, bounds.lineBytesMax)) {
     signal.throwIfAborted();
     if (performance.now() - turnBegan > turnMs) {
       await nextTurn();
@@ -63,17 +64,25 @@ export async function validate(
     try {
       if (bytes === undefined)
         throw new LineFault('line_too_long', `The line has more than ${bounds.lineBytesMax} bytes.`, null);
-      const { customId, modelId } = await lines.check({ batchId, endpoint: batch.endpoint, caller, bytes });
+      const { wire, endpoint } = batch;
+      const checked = await lines.check({ batchId, wire, endpoint, caller, bytes });
+      const { customId, refused } = checked;
+      if (refused !== undefined && (isFile || isPassing(refused.error))) throw refused.error;
       // Ids are up to 512 characters, and a file has 50,000 of them.
       const name = createHash('sha256').update(customId).digest('base64').slice(0, 22);
       const earlier = customIds.get(name);
       if (earlier !== undefined)
         throw new LineFault('duplicate_custom_id', `Line ${earlier} has the same custom_id.`, 'custom_id');
       customIds.set(name, line);
-      models.add(modelId);
+      if (checked.refused === undefined) models.add(checked.modelId);
       if (models.size > modelsMax)
         throw new LineFault('too_many_models', `A batch names at most ${modelsMax} models.`, 'body.model');
-      portion.push({ line, customId, modelId, offsetBytes, bytes: length });
+      const place = { line, customId, offsetBytes, bytes: length };
+      portion.push(
+        checked.refused === undefined
+          ? { ...place, modelId: checked.modelId, result: null }
+          : { ...place, modelId: '', result: checked.refused.result },
+      );
     } catch (error) {
       if (signal.aborted || isPassing(error)) throw error;
       faults.push(faultOf(error, line));

@@ -1,20 +1,77 @@
-import { parseJson } from '../../platform/http/json/parse.ts';
+import type { Caller } from '../../accounts/directory.ts';
 import { ApiError } from '../../platform/errors.ts';
-import type { BatchRequest } from '../batches/batches.ts';
+import { parseJson } from '../../platform/http/json/parse.ts';
+import { abortSignalOf } from '../../platform/stop-signal.ts';
+
+import { anthropicBatches, resultsKeptMs } from '../batches/anthropic-shape.ts';
+import type { Batches, BatchRequest, BatchRow } from '../batches/batches.ts';
 import { openAiBatches } from '../batches/openai-shape.ts';
+import { RequestSplitter } from '../batches/split-requests.ts';
+import { messages } from '../dialects/messages/messages.ts';
 import { checkAccess } from '../pipeline/access.ts';
 import { errorOfCancel } from '../pipeline/cancellation.ts';
-import { checkContentType, checkDeclaredLength, readBody } from './body.ts';
+import { arriving, checkContentType, checkDeclaredLength, declaredLength, largeBodyBytes, readBody } from './body.ts';
 import { callerOf, caughtUp, requireCaller, zdrRequired } from './caller.ts';
 import type { Exchange } from './exchange.ts';
+import { limitOf, sendFile, whileStoring } from './file-routes.ts';
 import { hasLines, lineEndpoints, noRetention } from './lines.ts';
 import { invalidField } from './multipart.ts';
+import { parseBody } from './ordering.ts';
 import { methodNotAllowed } from './plain-routes.ts';
 import { sendJson } from './respond.ts';
 
-export const isBatchesPath = (path: string): boolean => path === '/v1/batches' || path.startsWith('/v1/batches/');
+/** The routes of one interface, without those of a single batch. */
+interface BatchRoutes {
+  readonly wire: BatchRow['wire'];
+  readonly path: string;
+  /** What each route takes: `all` batches, `one`, and what can be done with one. */
+  readonly methods: ReadonlyMap<string, readonly string[]>;
+  readId(text: string): string | undefined;
+  object(row: BatchRow, exchange: Exchange): object;
+  /** Records what the client sends. */
+  create(exchange: Exchange, caller: Caller): Promise<BatchRow>;
+  list(exchange: Exchange, query: URLSearchParams): Promise<object>;
+}
 
-/** The body of a request that makes a batch: a few names. */
+const read = ['GET', 'HEAD'];
+const openAiRoutes: BatchRoutes = {
+  wire: 'openai',
+  path: '/v1/batches',
+  methods: new Map([
+    ['all', [...read, 'POST']],
+    ['one', read],
+    ['/cancel', ['POST']],
+  ]),
+  readId: openAiBatches.readId,
+  object: openAiBatches.object,
+  create: createOpenAi,
+  list: listOpenAi,
+};
+const anthropicRoutes: BatchRoutes = {
+  wire: 'anthropic',
+  path: '/v1/messages/batches',
+  methods: new Map([
+    ['all', [...read, 'POST']],
+    ['one', [...read, 'DELETE']],
+    ['/cancel', ['POST']],
+    ['/results', read],
+  ]),
+  readId: anthropicBatches.readId,
+  object: (row, exchange) => anthropicBatches.object(row, addressOf(exchange), exchange.host.services.now()),
+  create: createAnthropic,
+  list: listAnthropic,
+};
+
+const routesOf = (path: string): BatchRoutes | undefined =>
+  [openAiRoutes, anthropicRoutes].find((routes) => path === routes.path || path.startsWith(`${routes.path}/`));
+
+export const isBatchesPath = (path: string): boolean => routesOf(path) !== undefined;
+
+/** The form of errors below this path, if it is one of batches. */
+export const batchErrors = (path: string): Pick<typeof messages, 'encodeError'> | undefined =>
+  routesOf(path) === anthropicRoutes ? messages : undefined;
+
+/** The body of a request that makes a batch of a file: a few names. */
 const bodyBytesMax = 65_536;
 
 /** Handles the routes of batches: they belong to an account, and other accounts get 404. */
@@ -23,15 +80,11 @@ export async function answerBatches(exchange: Exchange): Promise<void> {
   const { services } = host;
   if (!services.ready()) throw errorOfCancel('drain', undefined);
   await caughtUp(exchange);
-  const [, id, action] = /^\/v1\/batches(?:\/([^/]+)(\/cancel)?)?$/.exec(path) ?? [path, '', undefined];
-  if (id === '') throw new ApiError('http_404', 'Route not found.');
-  const isRead = request.method === 'GET' || request.method === 'HEAD';
-  const isPost = request.method === 'POST';
-  if (id === undefined) {
-    if (!isRead && !isPost) throw methodNotAllowed('GET, HEAD, POST');
-  } else if (action === undefined ? !isRead : !isPost) {
-    throw methodNotAllowed(action === undefined ? 'GET, HEAD' : 'POST');
-  }
+  const routes = routesOf(path)!;
+  const [, id, action] = /^(?:\/([^/]+)(\/[a-z]+)?)?$/.exec(path.slice(routes.path.length)) ?? [path, '', 'none'];
+  const methods = routes.methods.get(id === undefined ? 'all' : (action ?? 'one'));
+  if (methods === undefined) throw new ApiError('http_404', 'Route not found.');
+  if (!methods.includes(request.method ?? '')) throw methodNotAllowed(methods.join(', '));
   const caller = requireCaller(await callerOf(exchange));
   exchange.zdr = zdrRequired(request.headers, caller);
   const admitted = await services.limits.admit(caller, 'file');
@@ -39,15 +92,15 @@ export async function answerBatches(exchange: Exchange): Promise<void> {
   const { requestDeadlineMs } = lease.runtimeConfig.limits;
   exchange.deadline = host.deadlines.of(requestDeadlineMs).begin(() => exchange.running.cancel('deadline'));
   try {
-    const accountId = caller.account.id;
-    if (id === undefined) {
-      if (isPost) await create(exchange);
-      else await list(exchange, accountId);
-      return;
+    if (id !== undefined) {
+      const batch = await services.batches.get(caller.account.id, routes.wire, routes.readId(id));
+      await answerOne(exchange, routes, batch, action);
+    } else if (request.method === 'POST') {
+      checkCreation(exchange);
+      answer(exchange, routes.object(await routes.create(exchange, caller), exchange));
+    } else {
+      answer(exchange, await routes.list(exchange, new URLSearchParams(/\?(.*)$/s.exec(request.url ?? '')?.[1] ?? '')));
     }
-    const batch = await services.batches.get(accountId, openAiBatches.readId(id));
-    const shown = action === undefined ? batch : await services.batches.cancel(accountId, batch.id);
-    answer(exchange, openAiBatches.object(shown));
   } finally {
     admitted.end();
   }
@@ -55,16 +108,109 @@ export async function answerBatches(exchange: Exchange): Promise<void> {
 
 const answer = (exchange: Exchange, body: object): void => sendJson(exchange, 200, JSON.stringify(body));
 
-async function create(exchange: Exchange): Promise<void> {
-  const { key, account, zdr, address, host } = exchange;
+async function answerOne(exchange: Exchange, routes: BatchRoutes, batch: BatchRow, action?: string): Promise<void> {
+  const { batches } = exchange.host.services;
+  if (action === '/results') {
+    await sendResults(exchange, batch);
+  } else if (exchange.request.method === 'DELETE') {
+    await batches.remove(batch);
+    answer(exchange, anthropicBatches.deleted(batch));
+  } else {
+    answer(exchange, routes.object(action === undefined ? batch : await batches.cancel(batch), exchange));
+  }
+}
+
+function checkCreation({ key, zdr }: Exchange): void {
   if (zdr) throw noRetention();
   // Specification §5.5, as for its file: the results are files.
   if (key.userId === null)
     throw new ApiError('files_require_user_key', 'This key does not belong to a user, so it cannot make batches.');
+}
+
+async function createOpenAi(exchange: Exchange, caller: Caller): Promise<BatchRow> {
   const request = requestOf(await jsonOf(exchange));
-  checkAccess({ account, key }, { path: request.endpoint, address });
-  const row = await host.services.batches.create({ account, key }, request);
-  answer(exchange, openAiBatches.object(row));
+  checkAccess(caller, { path: request.endpoint, address: exchange.address });
+  return await exchange.host.services.batches.create(caller, request);
+}
+
+/** Stores the body as it arrives: its requests are where they are in it (docs/decisions/057-batches.md). */
+async function createAnthropic(exchange: Exchange, caller: Caller): Promise<BatchRow> {
+  const { request, lease, host } = exchange;
+  const { batches, files, admission } = host.services;
+  const { batchFileBytesMax } = lease.runtimeConfig.limits;
+  const endpoint = '/v1/messages';
+  checkAccess(caller, { path: endpoint, address: exchange.address });
+  checkContentType(request);
+  checkDeclaredLength(request, batchFileBytesMax + 1);
+  admission.check(declaredLength(request), largeBodyBytes);
+  const bytesMax = Math.min(batchFileBytesMax, declaredLength(request) ?? Infinity);
+  let row: BatchRow | undefined;
+  await whileStoring(exchange, caller.account.id, async () => {
+    let requests = 0;
+    const body = arriving(exchange, bytesMax);
+    const facts = { name: 'requests.json', purpose: 'batch', expiresAfterMs: resultsKeptMs };
+    const source = checkedRequests(body.bytes, exchange, (count) => (requests = count));
+    const signal = abortSignalOf(exchange.signal);
+    try {
+      const input = await files.upload(caller.account.id, bytesMax, source, () => Promise.resolve(facts), signal);
+      const whole = { wire: 'anthropic', endpoint, metadata: null, outputExpiresAfterMs: resultsKeptMs } as const;
+      try {
+        row = await batches.create(caller, { ...whole, fileId: input.id, requests });
+      } catch (error) {
+        await files.remove(caller.account.id, input.id);
+        throw error;
+      }
+    } finally {
+      body.end();
+    }
+  });
+  return row!;
+}
+
+/** Passes the body on, and checks each request in it. `counted` is called when it is whole. */
+async function* checkedRequests(
+  body: AsyncIterable<Uint8Array>,
+  exchange: Exchange,
+  counted: (requests: number) => void,
+): AsyncGenerator<Uint8Array> {
+  const { host, lease, account } = exchange;
+  const splitter = new RequestSplitter({
+    requestsMax: host.services.batches.bounds.linesMax,
+    requestBytesMax: lease.runtimeConfig.limits.bodyBytesMax - 1,
+  });
+  const customIds = new Set<string>();
+  for await (const chunk of body) {
+    for (const { line, bytes } of splitter.push(chunk)) {
+      const share = host.services.bodyBudget.share(account.id);
+      try {
+        share.expect(bytes!.length);
+        const parsed = await parseBody({ blocks: [bytes!], length: bytes!.length }, share, exchange);
+        const customId = anthropicBatches.customIdOf(parsed as Readonly<Record<string, unknown>>);
+        if (customIds.size === customIds.add(customId).size)
+          throw new ApiError('schema_validation_failed', "'custom_id' is that of another request.", {
+            param: 'custom_id',
+          });
+      } catch (error) {
+        // This interface has no field for the place.
+        throw error instanceof ApiError ? new ApiError(error.code, `requests.${line - 1}: ${error.message}`) : error;
+      } finally {
+        share.end();
+      }
+    }
+    yield chunk;
+  }
+  counted(splitter.end());
+}
+
+async function sendResults(exchange: Exchange, { outputFileId, accountId, wire }: BatchRow): Promise<void> {
+  const { files } = exchange.host.services;
+  const file = outputFileId === null ? undefined : await files.find(accountId, outputFileId);
+  if (file === undefined)
+    throw new ApiError(
+      'http_404',
+      `The ${wire === 'anthropic' ? 'message ' : ''}batch has no results yet, or they were deleted.`,
+    );
+  await sendFile(exchange, file, 'application/x-jsonl');
 }
 
 async function jsonOf(exchange: Exchange): Promise<Readonly<Record<string, unknown>>> {
@@ -86,6 +232,7 @@ function requestOf(body: Readonly<Record<string, unknown>>): BatchRequest {
   if (window !== '24h') throw invalidField('completion_window', "must be '24h'");
   return {
     wire: 'openai',
+    requests: 0,
     fileId,
     endpoint,
     metadata: metadataOf(metadata),
@@ -120,15 +267,40 @@ function expiryOf(value: unknown): number | null {
   return seconds * 1_000;
 }
 
-async function list(exchange: Exchange, accountId: string): Promise<void> {
-  const { request, host } = exchange;
+async function listOpenAi(exchange: Exchange, query: URLSearchParams): Promise<object> {
+  const limit = limitOf(query, 20, 100);
+  const page = await pageOf(exchange, openAiRoutes, limit, query.get('after'), null);
+  return openAiBatches.list(page.batches, page.hasMore);
+}
+
+async function listAnthropic(exchange: Exchange, query: URLSearchParams): Promise<object> {
+  const limit = limitOf(query, 20, 1_000);
+  const page = await pageOf(exchange, anthropicRoutes, limit, query.get('after_id'), query.get('before_id'));
+  return anthropicBatches.list(page.batches, page.hasMore, addressOf(exchange), exchange.host.services.now());
+}
+
+async function pageOf(
+  { host, account }: Exchange,
+  { wire, readId }: BatchRoutes,
+  limit: number,
+  afterId: string | null,
+  beforeId: string | null,
+): ReturnType<Batches['list']> {
   const { batches } = host.services;
-  const query = new URLSearchParams(/\?(.*)$/s.exec(request.url ?? '')?.[1] ?? '');
-  const limit = query.get('limit') ?? '20';
-  if (!/^\d{1,3}$/.test(limit) || Number(limit) < 1 || Number(limit) > 100)
-    throw invalidField('limit', 'must be a whole number from 1 to 100');
-  const from = query.get('after');
-  const after = from === null || from === '' ? undefined : await batches.get(accountId, openAiBatches.readId(from));
-  const page = await batches.list({ accountId, wire: 'openai', after, limit: Number(limit) });
-  answer(exchange, openAiBatches.list(page.batches, page.hasMore));
+  const place = async (id: string | null) =>
+    id === null || id === '' ? undefined : await batches.get(account.id, wire, readId(id));
+  const after = await place(afterId);
+  return await batches.list({
+    accountId: account.id,
+    wire,
+    after,
+    before: after === undefined ? await place(beforeId) : undefined,
+    limit,
+  });
+}
+
+/** The address by which the client calls this host. */
+function addressOf({ request, host }: Exchange): string {
+  const name = request.headers.host;
+  return name === undefined ? '' : `http${host.options.isHttps ? 's' : ''}://${name}`;
 }

@@ -1,4 +1,5 @@
 import type { IncomingMessage } from 'node:http';
+import { Transform } from 'node:stream';
 
 import { ApiError } from '../../platform/errors.ts';
 import type { StopSignal } from '../../platform/stop-signal.ts';
@@ -92,6 +93,44 @@ export function readBody(
     signal.addEventListener('abort', onAbort, { once: true });
     if (signal.aborted) onAbort();
   });
+}
+
+/**
+ * The bytes of a body of at most `bytesMax` as they arrive, read only as fast as they are consumed. They fail with `ApiError` or with the
+ * reason of the signal. `end` must be called; what still arrives then is discarded, so that the connection can be used again.
+ */
+export function arriving(
+  { request, signal }: { readonly request: IncomingMessage; readonly signal: StopSignal },
+  bytesMax: number,
+): { readonly bytes: AsyncIterable<Uint8Array>; end(): void } {
+  let length = 0;
+  const bytes = new Transform({
+    transform: (chunk: Uint8Array, _encoding, pass) => {
+      length += chunk.length;
+      if (length > bytesMax) pass(tooLarge(bytesMax + 1));
+      else pass(null, chunk);
+    },
+  });
+  const stop = (error: unknown): void => void bytes.destroy(error as Error);
+  const onClose = (): void => {
+    if (!request.complete) stop(new ApiError('http_408', 'The client left before its request had arrived.'));
+  };
+  const onAbort = (): void => stop(signal.reason);
+  // The reader gets the error.
+  bytes.on('error', () => undefined);
+  request.on('close', onClose).on('error', onClose);
+  signal.addEventListener('abort', onAbort, { once: true });
+  request.pipe(bytes);
+  if (signal.aborted) onAbort();
+  return {
+    bytes,
+    end: () => {
+      request.off('close', onClose).off('error', onClose).unpipe(bytes);
+      signal.removeEventListener('abort', onAbort);
+      bytes.destroy();
+      request.resume();
+    },
+  };
 }
 
 const blockBytesMin = 65_536;

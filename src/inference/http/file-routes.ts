@@ -11,6 +11,7 @@ import { declaredLength, largeBodyBytes } from './body.ts';
 import { callerOf, caughtUp, requireCaller, zdrRequired } from './caller.ts';
 import type { Exchange } from './exchange.ts';
 import { fileTooLarge, framingBytesMax, invalidField, readMultipart } from './multipart.ts';
+import { methodNotAllowed } from './plain-routes.ts';
 import { headersOf, sendJson } from './respond.ts';
 import { abortSignalOf } from '../../platform/stop-signal.ts';
 
@@ -97,16 +98,27 @@ function checkUpload({ request, key, zdr, lease, host }: Exchange): void {
 const largestUpload = (request: IncomingMessage, { fileBytesMax, batchFileBytesMax }: RequestLimits): number =>
   fileShape(request) === openAiShape ? Math.max(fileBytesMax, batchFileBytesMax) : fileBytesMax;
 
-async function upload(exchange: Exchange, accountId: string): Promise<void> {
-  const { request, lease, host } = exchange;
+/** Takes the memory that storing a file needs, and lets the client send it. */
+export async function whileStoring(exchange: Exchange, accountId: string, act: () => Promise<void>): Promise<void> {
+  const { request, response, host } = exchange;
   const { files, bodyBudget } = host.services;
-  const { limits } = lease.runtimeConfig;
-  const signal = abortSignalOf(exchange.signal);
-  const shape = fileShape(request);
   const memoryBytes = files.memoryPerUploadBytes;
   bodyBudget.take(memoryBytes, accountId);
   try {
-    if (request.headers.expect !== undefined && request.httpVersion === '1.1') exchange.response.writeContinue();
+    if (request.headers.expect !== undefined && request.httpVersion === '1.1') response.writeContinue();
+    await act();
+  } finally {
+    bodyBudget.give(memoryBytes, accountId);
+  }
+}
+
+async function upload(exchange: Exchange, accountId: string): Promise<void> {
+  const { request, lease, host } = exchange;
+  const { files } = host.services;
+  const { limits } = lease.runtimeConfig;
+  const signal = abortSignalOf(exchange.signal);
+  const shape = fileShape(request);
+  await whileStoring(exchange, accountId, async () => {
     const bytesMax = Math.min(largestUpload(request, limits), declaredLength(request) ?? Infinity);
     // A purpose may follow the file, and a file that is too large is refused before it has been sent.
     const ofName = (name: string | undefined): number =>
@@ -129,9 +141,7 @@ async function upload(exchange: Exchange, accountId: string): Promise<void> {
     } finally {
       multipart.abandon();
     }
-  } finally {
-    bodyBudget.give(memoryBytes, accountId);
-  }
+  });
 }
 
 const openAiFields: ReadonlySet<string> = new Set(['purpose', 'expires_after[anchor]', 'expires_after[seconds]']);
@@ -197,7 +207,7 @@ async function list(exchange: Exchange, accountId: string, files: Files): Promis
 
 const idsMax = 100;
 
-function limitOf(query: URLSearchParams, byDefault: number, limitMax: number): number {
+export function limitOf(query: URLSearchParams, byDefault: number, limitMax: number): number {
   const text = query.get('limit');
   if (text === null || text === '') return byDefault;
   const limit = /^\d{1,6}$/.test(text) ? Number(text) : 0;
@@ -228,23 +238,27 @@ async function remove(exchange: Exchange, accountId: string, id: string, files: 
   answer(exchange, fileShape(exchange.request).deleted(file.id));
 }
 
-/** Sends the bytes as they were uploaded, always as a download: never as a page of this host (reliability §3.4). */
 async function download(exchange: Exchange, accountId: string, id: string, files: Files): Promise<void> {
-  const { request, response, running, lease } = exchange;
   const file = await found(accountId, id, files);
   const isText = file.mediaType.startsWith('text/') || file.mediaType === 'application/json';
+  await sendFile(exchange, file, isText ? `${file.mediaType}; charset=utf-8` : file.mediaType);
+}
+
+/** Sends the bytes as they were stored, always as a download: never as a page of this host (reliability §3.4). */
+export async function sendFile(exchange: Exchange, file: FileRow, contentType: string): Promise<void> {
+  const { request, response, running, lease, host } = exchange;
   const headers = {
     'content-length': String(file.bytes),
     'content-disposition': attachment(file.name),
     'x-content-type-options': 'nosniff',
     'content-security-policy': 'sandbox',
   };
-  const head = headersOf(exchange, isText ? `${file.mediaType}; charset=utf-8` : file.mediaType, headers);
+  const head = headersOf(exchange, contentType, headers);
   if (request.method === 'HEAD') {
     response.writeHead(200, head).end();
     return;
   }
-  const bytes = await files.read(file, abortSignalOf(running.signal));
+  const bytes = await host.services.files.read(file, abortSignalOf(running.signal));
   if (bytes === undefined) throw noSuchFile();
   try {
     for await (const chunk of bytes) {
@@ -290,6 +304,3 @@ function drained({ response, running }: Exchange, stallMs: number): Promise<bool
     running.signal.addEventListener('abort', onAbort, { once: true });
   });
 }
-
-const methodNotAllowed = (allow: string): ApiError =>
-  new ApiError('http_405', `Use ${allow} here.`, { headers: { allow } });

@@ -10,7 +10,7 @@ import { PublishedDocument } from '../openapi/published.ts';
 import { errorOfCancel } from '../pipeline/cancellation.ts';
 import type { AllowedOrigins } from '../pipeline/runtime-config.ts';
 import { answerInference } from './answer-inference.ts';
-import { answerBatches, isBatchesPath } from './batch-routes.ts';
+import { answerBatches, batchErrors, isBatchesPath } from './batch-routes.ts';
 import { answerPreflight, corsHeaders, isPreflight } from './cors.ts';
 import { Exchange } from './exchange.ts';
 import { answerFiles, fileShape, isFilesPath } from './file-routes.ts';
@@ -109,7 +109,8 @@ function answerError(error: unknown, exchange: Exchange): void {
   // Cancelled before there was an order: `run` reports the other cancellations.
   const reported = cancelled !== undefined && error === cancelled ? errorOfCancel(cancelled, order?.model.id) : error;
   if (order === undefined && host.services.admission.isShedding) connection.restAfterAnswer();
-  const wire = isFilesPath(exchange.path) ? fileShape(request) : route?.dialect;
+  const { path } = exchange;
+  const wire = isFilesPath(path) ? fileShape(request) : (route?.dialect ?? batchErrors(path));
   if (!response.headersSent) sendError(exchange, reported, wire);
   else response.destroy();
 }

@@ -3,6 +3,7 @@ import { requestIds } from '../../platform/ids/request-id.ts';
 import { publicIdOf } from '../../platform/ids/uuid.ts';
 import { Fold } from '../../generation/fold.ts';
 import type { GenerationBatch } from '../../generation/event.ts';
+import { wires } from '../batches/wires.ts';
 import type { BatchLine, CheckedLine, KeptAnswer, LineOutcome, LineProgress, Lines } from '../batches/line.ts';
 import { allow } from '../pipeline/allow.ts';
 import { errorOfCancel } from '../pipeline/cancellation.ts';
@@ -17,7 +18,6 @@ import { runOrder } from './run-order.ts';
 
 /** Headers that the dialects read. */
 const headers = { 'anthropic-version': '2023-06-01' };
-const customIdLengthMax = 512;
 
 /** A line of a batch: a request without a socket. */
 class LineCall extends CallRecord {
@@ -45,6 +45,13 @@ class LineCall extends CallRecord {
     const line = await parseBody({ blocks: [bytes], length: bytes.length }, this.share, this);
     if (typeof line === 'object' && line !== null && !Array.isArray(line)) return line as Record<string, unknown>;
     throw new ApiError('schema_validation_failed', 'A line is a JSON object.');
+  }
+
+  /** What the client reads of a failure: JSON. */
+  resultOf(error: ApiError): string {
+    const { host, route, sentId } = this;
+    const body = route.dialect.encodeError(errorBody(error, sentId, host.options.accountUrl));
+    return resultOf(error.status, sentId, body);
   }
 }
 
@@ -76,24 +83,21 @@ export const linesOn = (host: Host): Lines => ({
 async function check(host: Host, line: BatchLine): Promise<CheckedLine> {
   const call = new LineCall(host, line);
   try {
-    const { custom_id: customId, method, url, body } = await call.read(line);
-    const wrong = (param: string, message: string): ApiError =>
-      new ApiError('schema_validation_failed', `'${param}' ${message}`, { param });
-    if (typeof customId !== 'string' || customId === '') throw wrong('custom_id', 'is required: a text.');
-    if (customId.length > customIdLengthMax) throw wrong('custom_id', `has more than ${customIdLengthMax} characters.`);
-    if (customId.includes('\0') || !customId.isWellFormed())
-      throw wrong('custom_id', 'has a character that no text has: U+0000, or half of a surrogate pair.');
-    if (method !== 'POST') throw wrong('method', 'must be POST.');
-    if (url !== line.endpoint) throw wrong('url', `must be ${line.endpoint}, as in the batch.`);
-    if (typeof body !== 'object' || body === null || Array.isArray(body))
-      throw wrong('body', 'is required: the body of the request, a JSON object.');
-    if ((body as { readonly stream?: unknown }).stream === true)
-      throw wrong('body.stream', 'must be false: a batch has whole answers.');
+    const { customIdOf, bodyField } = wires[line.wire];
+    const read = await call.read(line);
+    const customId = customIdOf(read, line.endpoint);
+    const body = read[bodyField] as { readonly stream?: unknown };
     try {
+      if (body.stream === true)
+        throw new ApiError('schema_validation_failed', "'stream' must be false: a batch has whole answers.", {
+          param: 'stream',
+        });
       const allowed = await allow(body, call.route.dialect, call, host.services);
       return { customId, modelId: allowed.model.id };
     } catch (error) {
-      throw error instanceof ApiError ? error.at(error.param === undefined ? 'body' : `body.${error.param}`) : error;
+      if (!(error instanceof ApiError)) throw error;
+      const at = error.param === undefined ? bodyField : `${bodyField}.${error.param}`;
+      return { customId, refused: { error: error.at(at), result: call.resultOf(error) } };
     }
   } finally {
     call.end();
@@ -115,7 +119,7 @@ async function run(
   try {
     if (!services.ready()) throw errorOfCancel('drain', undefined);
     services.admission.check(line.bytes.length, largeBodyBytes);
-    const { body } = await call.read(line);
+    const body = (await call.read(line))[wires[line.wire].bodyField];
     call.slot = services.admission.take();
     const placing = ordering(body, call);
     const order = placing instanceof Promise ? await placing : placing;
@@ -139,9 +143,8 @@ async function run(
   } catch (error) {
     const { cancelled } = running;
     const reported = toApiError(cancelled === undefined ? error : errorOfCancel(cancelled, call.order?.model.id));
-    const body = call.route.dialect.encodeError(errorBody(reported, sentId, host.options.accountUrl));
     const isStopped = cancelled !== undefined && cancelled !== 'deadline';
-    failed = { kind: 'failed', error: reported, isStopped, result: resultOf(reported.status, sentId, body) };
+    failed = { kind: 'failed', error: reported, isStopped, result: call.resultOf(reported) };
   } finally {
     call.end();
   }

@@ -4,6 +4,7 @@ import { cardSchema, modelListSchema } from '../../catalog/card-schema.ts';
 import { plainError, self } from '../dialects/description.ts';
 import { batchOperations } from './batch-operations.ts';
 import { fileOperations } from './file-operations.ts';
+import { messageBatchOperations } from './message-batch-operations.ts';
 import type { PlainOperation } from './operation.ts';
 
 const status = (value: string) => Type.Object({ status: Type.Literal(value, { description: `Always \`${value}\`.` }) });
@@ -27,6 +28,7 @@ export const plainOperations: readonly PlainOperation[] = [
   },
   ...fileOperations,
   ...batchOperations,
+  ...messageBatchOperations,
   {
     ...health,
     path: '/healthz',

@@ -9,7 +9,8 @@ type Db = Kysely<Rows>;
 const isWaiting = sql<SqlBool>`state = 'waiting'`;
 const isRunning = sql<SqlBool>`state = 'running'`;
 
-export type NewLine = Pick<Row<'batch_line'>, 'line' | 'customId' | 'modelId' | 'offsetBytes' | 'bytes'>;
+/** One with a result never runs. */
+export type NewLine = Pick<Row<'batch_line'>, 'line' | 'customId' | 'modelId' | 'offsetBytes' | 'bytes' | 'result'>;
 
 /** Adds lines of a batch that is being validated; false: it is not, or not by this process. */
 export async function addBatchLines(
@@ -20,13 +21,22 @@ export async function addBatchLines(
     // Locks the row: lines never come after a cancellation.
     const { numUpdatedRows } = await transaction
       .updateTable('batch')
-      .set((is) => ({ requests: is('requests', '+', lines.length) }))
+      .set((is) => ({
+        requests: sql`case wire when 'openai' then requests + ${lines.length} else requests end`,
+        errored: is('errored', '+', lines.filter(({ result }) => result !== null).length),
+      }))
       .where('id', '=', id)
       .where('owner', '=', owner)
       .where('status', '=', 'validating')
       .executeTakeFirst();
     if (numUpdatedRows !== 1n) return false;
-    const rows = lines.map((line) => ({ ...line, batchId: id, state: 'waiting' as const, tries: 0, notBefore: 0 }));
+    const rows = lines.map((line) => ({
+      ...line,
+      batchId: id,
+      state: line.result === null ? ('waiting' as const) : ('errored' as const),
+      tries: 0,
+      notBefore: 0,
+    }));
     await transaction.insertInto('batch_line').values(rows).execute();
     return true;
   });

@@ -56,7 +56,10 @@ export type NewBatch = Pick<
   | 'expiresAt'
   | 'outputExpiresAfterMs'
   | 'metadata'
->;
+> & {
+  /** How many lines it has, if that is known before they are read: of the batches of Anthropic's interface. Else 0. */
+  readonly requests: number;
+};
 
 /** undefined: the account has as many open batches as it may have. */
 export async function createBatch(
@@ -75,7 +78,6 @@ export async function createBatch(
     .values({
       ...batch,
       status: 'validating',
-      requests: 0,
       completed: 0,
       errored: 0,
       cancelled: 0,
@@ -140,17 +142,20 @@ export async function listBatches(
   return { batches: isBackward ? page.reverse() : page, hasMore: rows.length > limit };
 }
 
-/** Stops it from the next line on; undefined: there is no such batch. One that is over, or is about to be, stays as it is. */
+/**
+ * Stops it from the next line on; undefined: there is no such batch. One that is over, or is about to be, stays as it is. `readsOn`: one
+ * whose lines are still read has all of them first, because its results name each.
+ */
 export async function cancelBatch(
   db: Db,
-  { accountId, id, at }: OneBatch & { readonly at: number },
+  { accountId, id, at, readsOn = false }: OneBatch & { readonly at: number; readonly readsOn?: boolean },
 ): Promise<BatchRow | undefined> {
-  await db
-    .updateTable('batch')
+  const own = db.updateTable('batch').where('accountId', '=', accountId).where('id', '=', id);
+  if (readsOn)
+    await own.set({ cancellingAt: at }).where('status', '=', 'validating').where('cancellingAt', 'is', null).execute();
+  await own
     .set({ status: 'cancelling', cancellingAt: at, owner: null })
-    .where('accountId', '=', accountId)
-    .where('id', '=', id)
-    .where('status', 'in', ['validating', 'in_progress'])
+    .where('status', 'in', readsOn ? ['in_progress'] : ['validating', 'in_progress'])
     .execute();
   return await getBatch(db, { accountId, id });
 }
@@ -211,7 +216,7 @@ export async function disownBatch(db: Db, { id, owner }: OwnedBatch): Promise<vo
 export async function restartValidation(db: Db, { id, owner }: OwnedBatch): Promise<void> {
   await db
     .updateTable('batch')
-    .set({ requests: 0 })
+    .set({ requests: sql`case wire when 'openai' then 0 else requests end`, errored: 0 })
     .where('id', '=', id)
     .where('owner', '=', owner)
     .where('status', '=', 'validating')
@@ -236,7 +241,13 @@ export async function endValidation(
     .set(
       'faults' in outcome
         ? { status: 'failed', endedAt: at, requests: 0, owner: null, ...outcome }
-        : { status: 'in_progress', inProgressAt: at, owner: null, ...outcome },
+        : {
+            // Cancelled while its lines were read.
+            status: sql<BatchStatus>`case when cancelling_at is null then 'in_progress' else 'cancelling' end`,
+            inProgressAt: at,
+            owner: null,
+            ...outcome,
+          },
     )
     .where('id', '=', id)
     .where('owner', '=', owner)

@@ -229,6 +229,20 @@ describe('what it says is so', options, () => {
     assert.equal((gone['error'] as Node)['code'], 'http_404');
     const wrong = await answered('/v1/batches', 'post', '/v1/batches', { ...asked, endpoint: '/v1/nothing' });
     assert.ok((wrong['error'] as Node)['code']);
+
+    const messages = '/v1/messages/batches';
+    const request = { custom_id: 'a', params: { model: 'none' } };
+    const { id } = await answered(messages, 'post', messages, { requests: [request] });
+    await answered(messages, 'get', `${messages}?limit=1`);
+    const one = `${messages}/{message_batch_id}`;
+    const own = `${messages}/${String(id)}`;
+    await answered(`${one}/cancel`, 'post', `${own}/cancel`);
+    await until(async () => (await answered(one, 'get', own))['processing_status'] === 'ended');
+    const results = await fetch(`${service.url}${own}/results`, { headers });
+    assert.deepEqual([results.status, results.headers.get('content-type')], [200, 'application/x-jsonl']);
+    assert.equal((await answered(one, 'delete', own))['type'], 'message_batch_deleted');
+    assert.equal((await answered(one, 'get', own))['type'], 'error');
+    await answered(messages, 'post', messages, { requests: [{ custom_id: 'a' }] });
   });
 
   test('a refusal is as described', async () => {
@@ -236,7 +250,7 @@ describe('what it says is so', options, () => {
       const content = (operation['requestBody'] as { content?: Node } | undefined)?.content ?? {};
       if (!('application/json' in content)) continue;
       // What names a model is refused for that first.
-      const lacking = path === '/v1/batches' ? 422 : 400;
+      const lacking = path.endsWith('/batches') ? 422 : 400;
       for (const [body, status] of [
         ['{', 400],
         ['{}', lacking],
