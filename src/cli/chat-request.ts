@@ -27,6 +27,14 @@ export const notOurs = (url: string): CommandFailure =>
     exitCode: exitCodes.unavailable,
   });
 
+export const noKey = (why = 'every answer is charged to the account of a key'): CommandFailure =>
+  new CommandFailure({
+    what: ['There is no API key.'],
+    why,
+    repair: ['export TOKENHOUSE_KEY="$(tokenhouse keys create --name chat)"'],
+    exitCode: exitCodes.refused,
+  });
+
 /** Reports an error object of the API (specification §7.1): its message, what its code means, and what to do. */
 export function refusal(error: unknown, url: string): CommandFailure {
   const {

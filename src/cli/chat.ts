@@ -4,18 +4,16 @@ import { dollars } from '../platform/dollars.ts';
 import { costMicrocents } from '../catalog/pricing.ts';
 import type { Prices } from '../catalog/pricing.ts';
 import { readEnvironment } from '../config/environment.ts';
-import { localUrl } from '../config/public-url.ts';
-import { askForStatus } from '../app/control/control-client.ts';
-import { controlSocketPath } from '../app/control/socket-path.ts';
 import { secondsInWords } from './amount.ts';
 import { createTemporaryKey } from './temporary-key.ts';
-import { notOurs, reach, refusal, withoutControls } from './chat-request.ts';
+import { noKey, notOurs, reach, refusal, withoutControls } from './chat-request.ts';
 import { streamAnswer } from './chat-stream.ts';
 import type { Answer, AnswerReader, ChatRequest, Message } from './chat-stream.ts';
 import { CommandFailure } from './command-failure.ts';
 import type { BareContext, Context } from './context.ts';
 import { exitCodes, explain, failureOf } from './failure.ts';
 import { readContext } from './read-context.ts';
+import { namedService, serviceHere } from './service-here.ts';
 
 interface ChatOptions {
   readonly url?: string;
@@ -39,7 +37,7 @@ export async function chat(
   rest: unknown = [],
 ): Promise<number> {
   const environment = readEnvironment();
-  const url = options.url ?? environment.variable('TOKENHOUSE_URL')?.replace(/\/+$/, '').replace(/\/v1$/, '');
+  const url = namedService(options.url, environment);
   const here = url === undefined ? await runningHere(context) : undefined;
   const service = url ?? here!.url;
   const given = options.key ?? environment.variable('TOKENHOUSE_KEY');
@@ -272,10 +270,7 @@ async function runningHere({ around, configPath, print }: BareContext): Promise<
 }> {
   const { config, environment } = readContext(configPath, around.directory);
   const context = { around, config, environment, print };
-  const status = await askForStatus(controlSocketPath(config.storage.directory)).catch(() => undefined);
-  if (status !== undefined && status !== 'other' && status.localUrl !== undefined)
-    return { url: status.localUrl, isRunning: true, context };
-  return { url: localUrl(config.server.inference), isRunning: false, context };
+  return { ...(await serviceHere(context)), context };
 }
 
 async function readCards(url: string, key: string | undefined): Promise<readonly Card[]> {
@@ -368,14 +363,6 @@ async function askForKey(): Promise<string> {
   if (key === undefined || key === '') throw noKey();
   return key;
 }
-
-const noKey = (): CommandFailure =>
-  new CommandFailure({
-    what: ['There is no API key.'],
-    why: 'every answer is charged to the account of a key',
-    repair: ['export TOKENHOUSE_KEY="$(tokenhouse keys create --name chat)"'],
-    exitCode: exitCodes.refused,
-  });
 
 async function readAll(input: NodeJS.ReadableStream): Promise<string> {
   let text = '';

@@ -8,6 +8,7 @@ import type { BareContext, Context } from './context.ts';
 import { periodOption } from './budgets.ts';
 import type { CommandRow } from './command-row.ts';
 import { accountCommands } from './nouns/accounts.ts';
+import { batchCommands } from './nouns/batches.ts';
 import { creditCommands, payCommands } from './nouns/credits.ts';
 import { keyCommands } from './nouns/keys.ts';
 import { invoiceCommands, receiptCommands } from './nouns/papers.ts';
@@ -263,6 +264,7 @@ export function commandProgram(exit: (code: number) => void = () => {}, around =
   rows(group('pay', 'payments at the built-in payment provider'), payCommands);
   rows(group('owner', 'the owner of the server'), ownerCommands);
   rows(group('people', 'people who sign in'), peopleCommands);
+  rows(group('batches', 'files of requests that run while nobody waits, asked with a key'), batchCommands);
   rows(group('invoices', 'monthly statements and credit notes'), invoiceCommands);
   rows(group('receipts', 'receipts of payments, and their corrections'), receiptCommands);
   rows(group('webhooks', 'webhook endpoints of customers, and their deliveries'), webhookCommands);

@@ -40,6 +40,7 @@ test('before a command runs, only its declaration is loaded', () => {
     'cli/command-line.ts',
     'cli/command-row.ts',
     'cli/nouns/accounts.ts',
+    'cli/nouns/batches.ts',
     'cli/nouns/credits.ts',
     'cli/nouns/keys.ts',
     'cli/nouns/papers.ts',

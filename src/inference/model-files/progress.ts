@@ -41,7 +41,7 @@ export function progressDisplay(
       if (!sameStage) end();
       current = progress;
       if (output.isTTY === true) {
-        output.write(`\r${fitted(`${describe(what, progress, barOf(progress))}`, output.columns ?? 80)}\x1b[K`);
+        output.write(`\r${fitted(`${describe(what, progress, lineBar(progress.bytes, progress.total))}`, output.columns ?? 80)}\x1b[K`);
         drawn = true;
       } else if (!sameStage || now() - printedAt >= lineEveryMs) print(progress);
     },
@@ -64,9 +64,10 @@ function describe(what: string, progress: FetchProgress, bar = ''): string {
   return `${what.padEnd(8)} ${bar}${amount}${rate}${left}${progress.resumed ? ' (resumed)' : ''}  ${verbs[progress.activity]} ${progress.source}`;
 }
 
-function barOf({ bytes, total }: FetchProgress): string {
+/** A bar with a space behind it; nothing where the whole is unknown. */
+export function lineBar(done: number, total: number | undefined): string {
   if (total === undefined || total === 0) return '';
-  const filled = Math.floor((Math.min(bytes, total) / total) * barWidth);
+  const filled = Math.floor((Math.min(done, total) / total) * barWidth);
   return `▕${'█'.repeat(filled)}${' '.repeat(barWidth - filled)}▏ `;
 }
 
@@ -80,7 +81,7 @@ function inTime(seconds: number): string {
 }
 
 /** Shortens a line to the terminal's width: a line that wraps cannot be redrawn. */
-function fitted(line: string, columns: number): string {
+export function fitted(line: string, columns: number): string {
   const characters = [...line];
   return characters.length < columns ? line : `${characters.slice(0, Math.max(1, columns - 2)).join('')}…`;
 }
