@@ -41,7 +41,9 @@ export function progressDisplay(
       if (!sameStage) end();
       current = progress;
       if (output.isTTY === true) {
-        output.write(`\r${fitted(`${describe(what, progress, lineBar(progress.bytes, progress.total))}`, output.columns ?? 80)}\x1b[K`);
+        output.write(
+          `\r${fitted(`${describe(what, progress, lineBar(progress.bytes, progress.total))}`, output.columns ?? 80)}\x1b[K`,
+        );
         drawn = true;
       } else if (!sameStage || now() - printedAt >= lineEveryMs) print(progress);
     },
