@@ -23,7 +23,7 @@ export const lineBudgets: Readonly<Record<string, number>> = {
   'src/inference/files': 1013,
   'src/inference/http': 2950,
   'src/inference/images': 485,
-  'src/inference/model-files': 2408,
+  'src/inference/model-files': 2410,
   'src/inference/openapi': 1364,
   'src/inference/output-parsers': 1885,
   'src/inference/pipeline': 5843,
