@@ -69,7 +69,7 @@ function factsTable(title: string, facts: readonly (readonly [string, string])[]
 export const notFoundPage = (): string =>
   page(
     'Not found',
-    '<p>Page not found. <a href="/docs">Documentation</a> · <a href="/docs/errors">Error codes</a></p>',
+    '<p>There is no page at this address.</p><p><a href="/">Home</a> · <a href="/docs">Documentation</a> · <a href="/docs/errors">Error codes</a></p>',
   );
 
 /** The first page, for programs, and where the console is off. */
@@ -91,18 +91,30 @@ key. The operator of this server adds it on the command line:</p>
 <p>It can be spent as soon as it is there. <a href="/docs">Documentation</a></p>`,
   );
 
+const demoStates: Readonly<Record<DemoCheckout['status'], string>> = {
+  open: 'Not paid yet',
+  failed: 'The card was declined',
+  paid: 'Paid',
+  expired: 'This payment has expired',
+  refunded: 'Refunded',
+  disputed: 'Disputed at the bank',
+  lost: 'Charged back by the bank',
+};
+
 /** The page of the built-in payment provider. */
 export function demoCheckoutPage(checkout: DemoCheckout): string {
   const { id, amountCents, currency, status, topupId, successUrl, cancelUrl } = checkout;
   const isOpen = status === 'open' || status === 'failed';
-  const buttons =
-    '<p><button name="outcome" value="success">Pay</button></p><p><button name="outcome" value="failure">Fail</button></p>';
+  const amount = `${centsText(amountCents)} ${escaped(currency.toUpperCase())}`;
+  const buttons = `<button class="main" name="outcome" value="success">Pay ${amount}</button> <button name="outcome" value="failure">Decline the card</button>`;
   return page(
-    'Demonstration payment',
-    `<p><strong>No money moves here.</strong> This page stands in for the page of a payment provider.</p>
-<dl><dt>Amount</dt><dd>${centsText(amountCents)} ${escaped(currency.toUpperCase())}</dd><dt>Top-up</dt><dd><code>${escaped(topupId)}</code></dd><dt>State</dt><dd>${status}</dd></dl>
-${isOpen ? `<form method="post" action="/v1/payments/demo/${escaped(id)}">${buttons}</form>` : ''}
-<p><a href="${escaped(isOpen ? cancelUrl : successUrl)}">Back</a></p>`,
+    isOpen ? 'Add credit' : demoStates[status],
+    `<div class="card"><p class="amount">${amount}</p>
+${status === 'failed' ? `<p role="alert">${demoStates.failed}. Nothing was charged; try again.</p>` : ''}
+<p><strong>No money moves here.</strong> This page stands in for the page of a payment provider.</p>
+${isOpen ? `<form method="post" action="/v1/payments/demo/${escaped(id)}"><p>${buttons}</p></form>` : ''}
+<p><a href="${escaped(isOpen ? cancelUrl : successUrl)}">${isOpen ? 'Cancel and go back' : 'Go back'}</a></p></div>
+<p><small>Top-up <code>${escaped(topupId)}</code></small></p>`,
   );
 }
 

@@ -78,6 +78,8 @@ export const lists = <Row extends object, Options = object>(
     readonly api?: (options: Options) => ApiList;
     readonly read: (reader: Reader, options: Options) => Promise<readonly Row[]>;
     readonly columns: Readonly<Record<string, (row: Row, config: Config | undefined) => Cell | undefined>>;
+    /** Rows that a person sees above those, of the configuration: the list itself is that of the account API. */
+    readonly above?: (config: Config, options: Options) => readonly Row[];
   },
 ): CommandRow => ({
   name: row.name,
@@ -96,7 +98,7 @@ export const lists = <Row extends object, Options = object>(
       rows,
       table(
         Object.keys(row.columns),
-        rows.map((each) =>
+        [...(config === undefined ? [] : (row.above?.(config, options) ?? [])), ...rows].map((each) =>
           cells.map((cellOf) => {
             const cell = cellOf(each, config);
             return cell === undefined ? '-' : cell;

@@ -125,6 +125,13 @@ export function moment(text: string): number {
   return time;
 }
 
+/** A calendar month in UTC → its first millisecond and that of the next. */
+export function calendarMonth(text: string): { readonly from: number; readonly to: number } {
+  const [, year, month] = /^(\d{4})-(0[1-9]|1[0-2])$/.exec(text) ?? [];
+  if (year === undefined) throw new InvalidArgumentError('use a month such as 2027-06');
+  return { from: Date.UTC(Number(year), Number(month) - 1), to: Date.UTC(Number(year), Number(month)) };
+}
+
 /** Collects the values of options that may be repeated. */
 export const collected = (text: string, earlier: readonly string[] = []): readonly string[] => [...earlier, text];
 

@@ -5,7 +5,7 @@ import type { Surroundings } from './surroundings.ts';
 export interface Printer {
   readonly json: boolean;
   /** The result of a command: a value as JSON, or the lines for display. */
-  result(value: unknown, lines: readonly string[]): void;
+  result(value: unknown, lines: readonly Line[]): void;
   /** Text of the result, unchanged; waits for a slow reader. */
   raw(text: string): Promise<void>;
   say(line: string): void;
@@ -15,7 +15,14 @@ export function printer(json: boolean, { stdout, stderr }: Pick<Surroundings, 's
   return {
     json,
     result: (value, lines) =>
-      void stdout.write(json ? `${jsonText(value)}\n` : lines.map((line) => `${line}\n`).join('')),
+      void stdout.write(
+        json
+          ? `${jsonText(value)}\n`
+          : lines
+              .flatMap((line) => (typeof line === 'string' ? line : tableLines(line, stdout.columns)))
+              .map((line) => `${line}\n`)
+              .join(''),
+      ),
     raw: (text) => new Promise((resolve) => void stdout.write(text, () => resolve())),
     say: (line) => void stderr.write(`${line}\n`),
   };
@@ -51,10 +58,27 @@ const isAmount = (cell: unknown): boolean => typeof cell === 'string' && /^-?\$\
 
 export type Cell = string | number | bigint | null;
 
-/** Columns as wide as their widest cell; numbers and amounts are right-aligned. */
-export function table(header: readonly string[], rows: readonly (readonly Cell[])[]): string[] {
+/** A line of a result, or a table, whose form depends on the width of the terminal. */
+export type Line = string | Table;
+interface Table {
+  readonly header: readonly string[];
+  readonly rows: readonly (readonly Cell[])[];
+}
+
+export const table = (header: Table['header'], rows: Table['rows']): readonly [Table] => [{ header, rows }];
+
+/**
+ * Columns as wide as their widest cell; numbers and amounts are right-aligned. A terminal that is narrower than that would break
+ * lines in the middle of words: there each row has its cells below each other.
+ */
+export function tableLines({ header, rows }: Table, columns: number | undefined): readonly string[] {
   const cells = [header, ...rows.map((row) => row.map((cell) => (cell === null ? '–' : String(cell))))];
   const widths = header.map((_, column) => Math.max(...cells.map((row) => (row[column] ?? '').length)));
+  if (columns !== undefined && widths.reduce((sum, width) => sum + width + 2, -2) > columns) {
+    const name = Math.max(...header.map(({ length }) => length));
+    const below = (row: readonly string[]) => row.map((cell, column) => `${header[column]!.padEnd(name)}  ${cell}`);
+    return cells.slice(1).flatMap((row, at) => (at === 0 ? below(row) : ['', ...below(row)]));
+  }
   const toTheRight = header.map(
     (_, column) => rows.length > 0 && rows.every((row) => typeof row[column] !== 'string' || isAmount(row[column])),
   );

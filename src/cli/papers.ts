@@ -12,6 +12,7 @@ import { publicUrl } from '../config/public-url.ts';
 import type { Context } from './context.ts';
 import { reading } from './database.ts';
 import { table } from './output.ts';
+import type { Line } from './output.ts';
 
 interface ShowOptions {
   readonly pdf?: string;
@@ -49,7 +50,7 @@ async function show(
   return 0;
 }
 
-const linesOf = (paper: Paper): readonly string[] => [
+const linesOf = (paper: Paper): readonly Line[] => [
   paper.title,
   ...paper.facts.map(([label, value]) => `${label}: ${value}`),
   ...paper.parties.flatMap(({ heading, lines }) => ['', heading, ...lines]),

@@ -5,6 +5,7 @@ import { dollars } from '../platform/dollars.ts';
 import type { Context } from './context.ts';
 import { reading } from './database.ts';
 import { table } from './output.ts';
+import type { Line } from './output.ts';
 
 /** Shows the receipt of a request, in the form of GET /v1/generation. */
 export async function showReceipt(
@@ -32,7 +33,7 @@ export async function showReceipt(
   return 0;
 }
 
-function linesOf(receipt: GenerationReceipt): readonly string[] {
+function linesOf(receipt: GenerationReceipt): readonly Line[] {
   const time = (seconds: number): string => new Date(seconds * 1000).toISOString().replace('.000Z', 'Z');
   const words = [
     receipt.api_type,

@@ -52,20 +52,21 @@ export const listenOverrides = ({ host, port, accountHost, accountPort }: ServeO
   );
 
 /**
- * `tokenhouse serve`: runs until a signal. Messages go to standard error, the log (JSON lines) to standard output. On a terminal a
- * later start reports its facts in five lines; everywhere else each fact has its own line.
+ * `tokenhouse serve`: runs until a signal. Messages go to standard error, the log (JSON lines, text on a terminal) to standard
+ * output. On a terminal a later start reports its facts in five lines; everywhere else each fact has its own line.
  */
 export async function serveCommand(context: Context, options: ServeOptions): Promise<number> {
-  const { config, environment, print } = context;
+  const { config, environment } = context;
+  const display = progressDisplay(process.stderr);
+  const print = { ...context.print, say: besides(display, context.print.say) };
   const overrides = listenOverrides(options);
   const { directory } = context.around;
   const startedAt = performance.now();
   print.say(`Tokenhouse ${version} · node ${process.versions.node} · ${processesInWords(config)} · no telemetry`);
-  sayNotes(context);
+  sayNotes(context, print);
 
   const stop = stopSignals();
-  const display = progressDisplay(process.stderr);
-  const log = createLog(logOutput());
+  const log = createLog(logOutput(display.hide));
   let fatal: Error | undefined;
   let cut = (): void => {};
   const crash = watchForCrashes({ log, stop: stop.crashed, cut: () => cut() });
@@ -135,8 +136,16 @@ export async function serveCommand(context: Context, options: ServeOptions): Pro
   return exitCodes.unavailable;
 }
 
+/** What is said while a model is fetched has a line of its own. */
+const besides =
+  (display: ReturnType<typeof progressDisplay>, say: Say): Say =>
+  (line) => {
+    display.hide();
+    say(line);
+  };
+
 /** Notes for the operator about this machine, before anything starts. */
-function sayNotes({ config: { server }, print }: Context): void {
+function sayNotes({ config: { server } }: Context, print: Pick<Printer, 'say'>): void {
   const note = (what: string): void => print.say(`note     ${what}`);
   const memoryBytes = memoryLimitBytes();
   if (memoryBytes < leastMemoryBytes * server.workers)
@@ -263,10 +272,12 @@ function sayAddresses(config: Config, service: Service, isShort: boolean, elapse
   );
 }
 
-/** The page to open first; undefined if the console is turned off. If it is still being built when opened, it says so. */
+/** The page to open first; undefined if the console is turned off. While it is being built, its address says so, and opens it then. */
 function consoleInWords({ server: { account } }: Config, { accountUrl }: Service): string | undefined {
   if (!account.console) return undefined;
-  return `Console ${existsSync(consoleUrl()) ? accountUrl : 'none in this copy (npm run build console)'}`;
+  if (!existsSync(consoleUrl())) return 'Console none in this copy (npm run build console)';
+  const isBuilt = existsSync(new URL('manifest.json', consoleUrl()));
+  return `Console ${accountUrl}${isBuilt ? '' : '  (being built; the page opens it by itself)'}`;
 }
 
 /** Printed while there is no operator: opening the link creates one. A log must not contain it either (`--no-key`). */

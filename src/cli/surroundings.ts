@@ -2,7 +2,7 @@
 export interface Surroundings {
   /** The base of relative paths, where the configuration is searched for. */
   readonly directory: string;
-  readonly stdout: NodeJS.WritableStream;
+  readonly stdout: NodeJS.WritableStream & { readonly columns?: number };
   readonly stderr: NodeJS.WritableStream & { readonly isTTY?: boolean; readonly columns?: number };
 }
 

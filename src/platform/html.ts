@@ -17,6 +17,7 @@ table{border-collapse:collapse}td,th{padding:.3rem .6rem;text-align:left;vertica
 dt{font-weight:600;margin-top:.6rem}dd{margin-left:0}
 pre{padding:.8rem;white-space:pre-wrap;overflow-wrap:anywhere;background:#8882}
 input,button{font:inherit;max-width:100%;box-sizing:border-box;padding:.3rem .5rem}
+.card{max-width:26rem;padding:.4rem 1.4rem;border:1px solid #8886;border-radius:.7rem}.amount{margin-bottom:0;font-size:2rem;font-weight:600}.card button{padding:.5rem .9rem;border:1px solid #8886;border-radius:.45rem;background:none;color:inherit}.card .main{border-color:#2f5fd0;background:#2f5fd0;color:#fff}
 @media(max-width:40rem){.codes tr{display:grid;grid-template-columns:minmax(0,1fr) auto;border-bottom:1px solid #8884}.codes td,.codes th{border:0}.codes :is(td,th):nth-child(3){grid-column:1/-1;padding-top:0}.facts :is(tr,td){display:block}.facts td:first-child{border:0;padding-bottom:0}}`;
 
 /** Returns a page without scripts. `body` is HTML. */

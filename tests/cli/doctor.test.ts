@@ -26,7 +26,7 @@ import { DatabaseSync } from '@photostructure/sqlite';
 import { lookAtMemory } from '../../src/cli/doctor/models.ts';
 import { lookAtClock, lookAtNode } from '../../src/cli/doctor/system.ts';
 import type { Finding } from '../../src/cli/doctor/finding.ts';
-import { TestService, scriptedModel } from '../support/service.ts';
+import { InnerService, TestService, scriptedModel, until } from '../support/service.ts';
 import { writeTinyGguf } from '../support/tiny-gguf.ts';
 import { CommandFolder, runCommand } from './command.ts';
 import { mainFile } from '../support/built.ts';
@@ -301,6 +301,29 @@ models:
       assert.equal(gone?.state, 'warning');
       assert.match(gone.found, /in use by the running service, and gone from its folder$/);
       assert.equal(gone.repair, 'tokenhouse models pull tiny');
+    } finally {
+      await running.dispose();
+    }
+  });
+
+  test('a running service whose server is gone: the repair asks that server, and pulls no model', async () => {
+    const gone = createServer();
+    await new Promise<void>((resolve) => gone.listen(0, '127.0.0.1', resolve));
+    const url = `http://127.0.0.1:${(gone.address() as AddressInfo).port}/v1`;
+    await new Promise<void>((resolve) => gone.close(() => resolve()));
+    const running = new InnerService({
+      config: `models:
+  - id: far
+    context_length: 4096
+    pricing: { input_cents_per_million: 5, output_cents_per_million: 20 }
+    backends: [{ engine: openai, name: there, flavor: vllm, url: "${url}" }]
+`,
+    });
+    await running.start();
+    try {
+      const ofService = async () => found(await doctor(running.folder), 'service');
+      await until(async () => (await ofService())?.state === 'problem', 30_000);
+      assert.equal((await ofService())?.repair, `curl -i ${url}/models`);
     } finally {
       await running.dispose();
     }

@@ -42,6 +42,8 @@ test('the objects and the columns are those of the machine of the service', asyn
     const [there, here] = [await list(operator, ...words), await service.command(...words)];
     assert.equal(there.stdout.split('\n')[0], here.stdout.split('\n')[0], words.join(' '));
   }
+  assert.match((await service.command('prices', 'list')).stdout, /^demo +all +\$\d+\.\d+ +\$\d/m);
+  assert.match((await list(operator, 'accounts', 'list')).stdout, /^acct_\w+ +.* active +\$\d+\.\d+ /m);
   const [account] = jsonOf(await list(operator, 'accounts', 'list', '--json')) as readonly AccountObject[];
   assert.equal(account?.id, service.accountId);
   const keys = jsonOf(await list(viewer, 'keys', 'list', '--json')) as readonly KeyObject[];

@@ -23,6 +23,7 @@ describe('64, wrong usage', () => {
     [['usage', '--limit', '0'], /whole number from 1 to 1000/],
     [['keys', 'create', '--expires', '5'], /minutes, hours or days/],
     [['keys', 'create', '--expires', '0d'], /minutes, hours or days/],
+    [['costs', '--month', '2027-13'], /a month such as 2027-06/],
     [['usage', 'too', 'many'], /too many arguments/],
     [['ledger'], /verify/],
     [[], /Usage: tokenhouse/],

@@ -1,4 +1,5 @@
 import { runnable } from '../../config/environment.ts';
+import type { Config } from '../../config/config.ts';
 import { ConfigError } from '../../config/problem.ts';
 import { askForStatus } from '../../app/control/control-client.ts';
 import { controlSocketPath } from '../../app/control/socket-path.ts';
@@ -52,7 +53,12 @@ export async function doctor(bare: BareContext, { claims = false, write = false 
   const problems = findings.filter(({ state }) => state === 'problem').length;
   const warnings = findings.filter(({ state }) => state === 'warning').length;
   if (print.json) print.result({ ok: problems === 0, problems, warnings, checks: findings }, []);
-  else print.say(problems + warnings === 0 ? 'no problems found' : `${problems} problems, ${warnings} warnings`);
+  else
+    print.say(
+      problems + warnings === 0
+        ? 'no problems found'
+        : `${counted(problems, 'problem')}, ${counted(warnings, 'warning')}`,
+    );
   return problems === 0 ? 0 : 1;
 }
 
@@ -88,7 +94,7 @@ async function examine(
   }
 }
 
-function lookAtService({ status }: Patient): Finding {
+function lookAtService({ status, config }: Patient): Finding {
   const check = 'service';
   if (status === undefined) return { check, state: 'ok', found: 'not running on this data folder (npm start)' };
   if (status === 'other') {
@@ -108,8 +114,18 @@ function lookAtService({ status }: Patient): Finding {
     state: 'problem',
     found: `${found} · not available: ${failed.map(({ modelId, label }) => `${modelId} (${label})`).join(', ')}`,
     why: 'requests to these models are answered 503 no_healthy_backends',
-    repair: `tokenhouse models pull ${failed[0]?.modelId ?? ''}`.trim(),
+    ...repairOf(failed[0]!, config),
   };
+}
+
+/** A file that is missing is fetched; a server elsewhere is asked, by the check of its own below. */
+function repairOf(
+  { modelId, label }: { readonly modelId: string; readonly label: string },
+  { models }: Config,
+): Pick<Finding, 'repair'> {
+  const backend = models.find(({ id }) => id === modelId)?.backends.find(({ name }) => name === label);
+  if (backend?.engine === 'llama') return { repair: `tokenhouse models pull ${quoted(modelId)}` };
+  return backend?.engine === 'openai' ? { repair: `curl -i ${backend.url}/models` } : {};
 }
 
 function linesOf({ check, state, found, more, why, repair }: Finding): readonly string[] {

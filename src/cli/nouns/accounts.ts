@@ -9,7 +9,7 @@ import type { CommandRow } from '../command-row.ts';
 import type { Context } from '../context.ts';
 import type { Reader } from '../database.ts';
 import { collected, movedDollars, refused, wholeNumberOrNone } from '../option.ts';
-import { timeText } from '../output.ts';
+import { dayAndTime, timeText } from '../output.ts';
 
 interface CreateOptions {
   readonly name?: string;
@@ -26,7 +26,7 @@ interface OfAccount {
 export const accountCommands: readonly CommandRow[] = [
   lists({
     name: 'list',
-    about: 'list accounts with their plans and limits',
+    about: 'list accounts with their balances, plans and limits',
     takes: [],
     api: () => ({ path: '/v1/admin/accounts', limit: 1000 }),
     read: (reader) => accountsWithFigures(reader, 1000),
@@ -34,15 +34,16 @@ export const accountCommands: readonly CommandRow[] = [
       id: ({ id }) => id,
       name: ({ name }) => name,
       status: ({ status }) => status,
+      balance: ({ balance_microcents: balance }) => dollars(BigInt(balance)),
       plan: ({ plan_tier: plan }, config) =>
         plan === null || config === undefined || planNamed(plan, config) !== undefined
           ? (plan ?? '-')
           : `${plan} (not configured)`,
-      'may run': ({ max_concurrency: most, plan_tier: plan }, config) =>
+      'max requests': ({ max_concurrency: most, plan_tier: plan }, config) =>
         most ?? (config && (planNamed(plan, config)?.concurrencyMax ?? config.server.limits.concurrencyPerAccountMax)),
       models: ({ allowed_models: models }) => models?.join(' ') ?? 'all',
       budget: accountBudget,
-      created: ({ created_at: at }) => timeText(at),
+      created: ({ created_at: at }) => dayAndTime(timeText(at)),
     },
   }),
   changes({

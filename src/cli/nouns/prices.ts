@@ -1,9 +1,10 @@
 import type { PriceObject } from '../../account-api/price-object.ts';
+import type { Config } from '../../config/config.ts';
 import { dollars } from '../../platform/dollars.ts';
 import { changes, lists, onlyAccount, option, word } from '../command-row.ts';
 import type { CommandRow } from '../command-row.ts';
 import { moment, pricePerMillion } from '../option.ts';
-import { timeText } from '../output.ts';
+import { dayAndTime, timeText } from '../output.ts';
 
 interface OfAccount {
   readonly account?: string;
@@ -17,6 +18,18 @@ interface PriceOptions extends OfAccount {
   readonly from?: number;
   readonly to?: number;
 }
+
+/** The list prices of a model, in the form of an account's rates. */
+const listPrice = ({ id, pricing }: Config['models'][number]): PriceObject => ({
+  object: 'account_price',
+  account_id: 'all',
+  model: id,
+  input_microcents_per_million: Number(pricing.inputMicrocentsPerMillion),
+  output_microcents_per_million: Number(pricing.outputMicrocentsPerMillion),
+  cache_read_microcents_per_million: Number(pricing.cacheReadMicrocentsPerMillion),
+  valid_from: 0,
+  valid_to: null,
+});
 
 const payer = option('--account <account-id>', 'account of the rates (default: the only account)');
 
@@ -71,7 +84,7 @@ export const priceCommands: readonly CommandRow[] = [
   }),
   lists({
     name: 'list',
-    about: 'list present and future rates',
+    about: 'list the prices of models, and the present and future rates of accounts that have their own',
     takes: [onlyAccount],
     api: ({ account }: OfAccount) => ({
       path: '/v1/admin/account_prices',
@@ -83,12 +96,13 @@ export const priceCommands: readonly CommandRow[] = [
       const of = accountId === undefined ? {} : { accountId };
       return (await repositories.listAccountPrices({ endingAfter: now, limit: 1000, ...of })).map(priceObject);
     },
+    above: ({ models }, { account }) => (account === undefined ? models.map(listPrice) : []),
     columns: {
-      account: ({ account_id: account }) => account,
       model: ({ model }) => model,
+      account: ({ account_id: account }) => account,
       ...rateColumns,
-      from: ({ valid_from: from }) => timeText(from),
-      until: ({ valid_to: to }) => (to === null ? 'for good' : timeText(to)),
+      from: ({ valid_from: from }) => (from === 0 ? null : dayAndTime(timeText(from))),
+      until: ({ valid_to: to }) => (to === null ? null : dayAndTime(timeText(to))),
     },
   }),
   changes({

@@ -1,8 +1,10 @@
 import { filterOf, limitOption, lists, loads, onlyAccount, option, word } from '../command-row.ts';
 import type { CommandRow, Listing } from '../command-row.ts';
 import type { Context } from '../context.ts';
-import { refused, wholeNumber } from '../option.ts';
+import { calendarMonth, refused, wholeNumber } from '../option.ts';
 import { table, timeText } from '../output.ts';
+import type { Line } from '../output.ts';
+import type { UsageSum } from '../../store/repositories/usage-totals.ts';
 import { dollars } from '../../platform/dollars.ts';
 
 /** In the form of GET /v1/admin/audit. */
@@ -94,7 +96,7 @@ export const webhookCommands: readonly CommandRow[] = [
       );
       context.print.result(
         endpoints,
-        endpoints.flatMap((endpoint) => [
+        endpoints.flatMap((endpoint): readonly Line[] => [
           `${endpoint.id}  ${endpoint.account_id}  ${endpoint.status}  ${endpoint.url}`,
           ...table(
             ['  delivery', 'type', 'state', 'tries', 'answer', 'failure'],
@@ -121,9 +123,11 @@ export const webhookCommands: readonly CommandRow[] = [
 ];
 
 interface CostsOptions {
-  readonly by: 'model' | 'key' | 'account' | 'day' | 'tag';
+  readonly by: 'model' | 'key' | 'account' | 'day' | 'month' | 'tag';
   readonly account?: string;
   readonly days: number;
+  /** From and to in milliseconds, from the option's reader. */
+  readonly month?: { readonly from: number; readonly to: number };
 }
 
 const hourMs = 3_600_000;
@@ -145,21 +149,26 @@ export const usageCommands: readonly CommandRow[] = [
     name: 'costs',
     about: 'sum the usage and cost of requests',
     takes: [
-      option('--by <what>', 'group by', undefined, 'model').choices(['model', 'key', 'account', 'day', 'tag']),
+      option('--by <what>', 'group by', undefined, 'model').choices(['model', 'key', 'account', 'day', 'month', 'tag']),
       onlyAccount,
       option('--days <number>', 'how many days back', wholeNumber(1, 3660), 30),
+      option('--month <month>', 'a calendar month in UTC instead, for example 2027-06', calendarMonth).conflicts(
+        'days',
+      ),
     ],
-    run: async (context: Context, { by, account, days }: CostsOptions) => {
+    run: async (context: Context, { by, account, days, month }: CostsOptions) => {
       const { reading } = await import('../database.ts');
       const sums = await reading(context, async ({ repositories, now }) => {
         const to = now + 1;
         // Full hours: for old requests only hourly sums are kept.
         const from = Math.floor((to - days * dayMs) / hourMs) * hourMs;
-        const span = { from, to, ...(account === undefined ? {} : { accountId: account }) };
-        return by === 'tag' ? await repositories.sumUsageByTag(span) : await repositories.sumUsage({ ...span, by });
+        const span = { ...(month ?? { from, to }), ...(account === undefined ? {} : { accountId: account }) };
+        if (by === 'tag') return await repositories.sumUsageByTag(span);
+        if (by === 'month') return byMonth(await repositories.sumUsage({ ...span, by: 'day' }));
+        return await repositories.sumUsage({ ...span, by });
       });
       const rows = sums.map((sum) => ({
-        [by]: by === 'day' ? new Date(Number(sum.group)).toISOString().slice(0, 10) : sum.group,
+        [by]: by === 'day' ? dayOf(sum) : sum.group,
         requests: sum.requests,
         prompt_tokens: sum.promptTokens,
         cached_tokens: sum.cachedTokens,
@@ -186,3 +195,25 @@ export const usageCommands: readonly CommandRow[] = [
     },
   },
 ];
+
+const dayOf = ({ group }: UsageSum): string => new Date(Number(group)).toISOString().slice(0, 10);
+
+/** Sums of days → of their calendar months. */
+function byMonth(days: readonly UsageSum[]): readonly UsageSum[] {
+  const months = new Map<string, UsageSum>();
+  for (const day of days) {
+    const group = dayOf(day).slice(0, 7);
+    const sum = months.get(group);
+    months.set(group, {
+      group,
+      requests: (sum?.requests ?? 0) + day.requests,
+      promptTokens: (sum?.promptTokens ?? 0) + day.promptTokens,
+      cachedTokens: (sum?.cachedTokens ?? 0) + day.cachedTokens,
+      completionTokens: (sum?.completionTokens ?? 0) + day.completionTokens,
+      reasoningTokens: (sum?.reasoningTokens ?? 0) + day.reasoningTokens,
+      costMicrocents: (sum?.costMicrocents ?? 0n) + day.costMicrocents,
+      unchargedMicrocents: (sum?.unchargedMicrocents ?? 0n) + day.unchargedMicrocents,
+    });
+  }
+  return [...months.values()].toSorted((a, b) => (a.group < b.group ? -1 : 1));
+}

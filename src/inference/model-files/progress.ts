@@ -12,13 +12,14 @@ const barWidth = 20;
 
 /**
  * Shows progress: one line that is redrawn on a terminal, otherwise a line when an activity begins, every ten seconds, and when it ends.
- * Numbers are bytes and never decrease within one stage. Call `end` before printing anything else.
+ * Numbers are bytes and never decrease within one stage. Before anything else is printed there, call `end` when it is over, and
+ * `hide` when it goes on: the line is then drawn again below.
  */
 export function progressDisplay(
   output: ProgressOutput,
   now: () => number = () => performance.now(),
   what = 'model',
-): { show(progress: FetchProgress): void; end(): void } {
+): { show(progress: FetchProgress): void; hide(): void; end(): void } {
   let current: FetchProgress | undefined;
   let printed: FetchProgress | undefined;
   let printedAt = -Infinity;
@@ -26,6 +27,10 @@ export function progressDisplay(
   const print = (progress: FetchProgress) => {
     if (printed !== progress) output.write(`${describe(what, progress)}\n`);
     [printed, printedAt] = [progress, now()];
+  };
+  const hide = () => {
+    if (drawn) output.write('\r\x1b[K');
+    drawn = false;
   };
   const end = () => {
     if (drawn) output.write('\n');
@@ -47,6 +52,7 @@ export function progressDisplay(
         drawn = true;
       } else if (!sameStage || now() - printedAt >= lineEveryMs) print(progress);
     },
+    hide,
     end,
   };
 }

@@ -67,8 +67,8 @@ describe('the display', () => {
   function display(isTTY: boolean, columns = 200) {
     let now = 0;
     let text = '';
-    const { show, end } = progressDisplay({ isTTY, columns, write: (piece) => (text += piece) }, () => now);
-    return { show, end, wait: (ms: number) => (now += ms), text: () => text };
+    const { show, hide, end } = progressDisplay({ isTTY, columns, write: (piece) => (text += piece) }, () => now);
+    return { show, hide, end, wait: (ms: number) => (now += ms), text: () => text };
   }
 
   it('redraws one line on a terminal, with a bar, bytes, rate and time left', () => {
@@ -85,6 +85,18 @@ describe('the display', () => {
     );
     assert.match(frames[2]!, /▕█{20}▏ 98\.4\/98\.4 MB 5\.0 MB\/s {2}fetching/);
     assert.equal(text().split('\n').length, 2, 'one line end, after the last frame');
+  });
+
+  it('makes room for other lines, and is drawn again below them', () => {
+    const { show, hide, end, text } = display(true);
+    show(at(49_200_000));
+    hide();
+    hide();
+    assert.equal(text().split('\r').at(-1), '\x1b[K', 'the line is empty');
+    show(at(60_000_000));
+    end();
+    assert.match(text(), /60\.0\/98\.4 MB[^\n]*\n$/);
+    assert.equal(text().split('\n').length, 2);
   });
 
   it('never writes a line that a terminal would wrap', () => {

@@ -205,7 +205,7 @@ async function paysAndGetsReceipt(hands: Hands, service: TestService, operator: 
   await hands.use(linkIn(hands, 'billing', 'add'));
   await hands.use(button(hands, 'billing', 'toPayment'));
   await page.waitForURL(/\/v1\/payments\/demo\/cs_demo_/);
-  await hands.use(page.getByRole('button', { name: 'Pay', exact: true }));
+  await hands.use(page.getByRole('button', { name: /^Pay \$/ }));
   await page.waitForURL(`${service.accountUrl}/billing?checkout=done`);
   await hands.person.reads(words.pattern('billing', 'paidNow'));
   await until(async () => (await operator.get('/v1/receipts')).data.length > 0, 60_000);

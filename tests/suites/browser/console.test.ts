@@ -173,7 +173,7 @@ test('the link of a 402 leads to the billing page: a payment is left and then ma
   await person.press('Continue to payment');
   await person.arrives(/\/v1\/payments\/demo\/cs_demo_/);
 
-  await page.getByRole('link', { name: 'Back' }).click();
+  await page.getByRole('link', { name: 'Cancel and go back' }).click();
   await page.waitForURL(`${service.accountUrl}/billing?checkout=cancelled`);
   await person.reads('You left the payment page: $25.00 was not paid, and nothing was charged.');
   await person.look();

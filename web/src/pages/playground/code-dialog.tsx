@@ -23,6 +23,7 @@ export function CodeDialog({ of: request, onClose }: { readonly of: Request; rea
               <CodeBlock label={title} code={code} shown={shortened(code)} />
               <p className={styles['codeNote']}>
                 {isAgent(title) ? t('agents') : t('codeText', { variable: keyVariable })}
+                {shortened(code) !== code && ` ${t('codeCut')}`}
               </p>
             </>
           ),

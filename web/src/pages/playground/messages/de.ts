@@ -19,6 +19,7 @@ const de: Translated<PlaygroundTexts> = {
   clear: 'Leeren',
   code: 'Code',
   codeOf: 'Die Anfrage als Code',
+  codeCut: 'Bilder sind hier zum Lesen gekürzt; kopiert werden sie ganz.',
   codeText: 'Sendet genau diese Anfrage. Der Schlüssel steht in der Variablen {variable}.',
   copyLink: 'Link kopieren',
   createKey: 'Schlüssel für diese Seite anlegen',

@@ -18,6 +18,7 @@ const en = {
   clear: 'Clear',
   code: 'Code',
   codeOf: 'Request as code',
+  codeCut: 'Images are cut here for reading, and whole in what you copy.',
   codeText: 'Sends exactly this request. The key is read from the variable {variable}.',
   copyLink: 'Copy link',
   createKey: 'Create a key for this page',

@@ -18,6 +18,7 @@ const zh: Translated<PlaygroundTexts> = {
   clear: '清空',
   code: '代码',
   codeOf: '此请求的代码',
+  codeCut: '图像在此处为便于阅读而截短；复制时是完整的。',
   codeText: '发送的正是此请求。密钥从变量 {variable} 读取。',
   copyLink: '复制链接',
   createKey: '为此页面创建密钥',
