@@ -5,12 +5,12 @@
  */
 export const lineBudgets: Readonly<Record<string, number>> = {
   src: 5,
-  'src/account-api': 9821,
-  'src/accounts': 4351,
+  'src/account-api': 9942,
+  'src/accounts': 4413,
   'src/app': 4769,
-  'src/billing': 6561,
+  'src/billing': 6681,
   'src/catalog': 701,
-  'src/cli': 10173,
+  'src/cli': 10845,
   'src/config': 4975,
   'src/generation': 653,
   'src/inference/batches': 1379,
@@ -26,11 +26,11 @@ export const lineBudgets: Readonly<Record<string, number>> = {
   'src/inference/model-files': 2416,
   'src/inference/openapi': 1362,
   'src/inference/output-parsers': 1885,
-  'src/inference/pipeline': 5843,
+  'src/inference/pipeline': 5850,
   'src/inference/routing': 1909,
   'src/notifications': 591,
-  'src/platform': 7249,
-  'src/store': 19000,
+  'src/platform': 7258,
+  'src/store': 19023,
   'src/tax': 150,
 };
 

@@ -5,6 +5,7 @@ import { readAccountLimits } from '../accounts/key-limits.ts';
 import type { Repositories } from '../store/repositories/repositories.ts';
 import type { Account, BillingDetails } from '../store/repositories/accounts.ts';
 import { taxStatuses } from '../tax/tax.ts';
+import { rateSchema, ratesShown } from './rate-fields.ts';
 import { centsOf, nullable, secondsOf, secondsOrNull, wholeOf } from './wire.ts';
 
 const billingSchema = Type.Object({
@@ -53,6 +54,7 @@ export const accountSchema = Type.Object({
   held_microcents: Type.Integer({ description: 'The part of it that running requests hold.' }),
   credit_limit_cents: Type.Integer({ description: 'How far below zero the balance may go.' }),
   max_concurrency: nullable(Type.Integer({ description: 'null: the limit of its plan, or of the server.' })),
+  ...rateSchema,
   zdr_required: Type.Boolean({ description: zdrRequiredText }),
   allowed_models: nullable(Type.Array(Type.String(), { description: 'null: all.' })),
   spend_limit: nullable(spendLimitSchema),
@@ -117,9 +119,10 @@ export async function accountObjects(
       microcents,
     ]),
   );
-  const limits = await spendLimits(ids, repositories, now);
+  const spending = await spendLimits(ids, repositories, now);
   return accounts.map((account): AccountObject => {
-    const { concurrencyMax = null, zdrRequired = false } = readAccountLimits(account.limits);
+    const limits = readAccountLimits(account.limits);
+    const { concurrencyMax = null, zdrRequired = false } = limits;
     return {
       id: account.id,
       object: 'account',
@@ -131,9 +134,10 @@ export async function accountObjects(
       held_microcents: wholeOf(held.get(account.id) ?? 0n),
       credit_limit_cents: centsOf(account.creditLimitMicrocents),
       max_concurrency: concurrencyMax,
+      ...ratesShown(limits),
       zdr_required: zdrRequired,
       allowed_models: account.models === null ? null : [...account.models],
-      spend_limit: limits.get(account.id) ?? null,
+      spend_limit: spending.get(account.id) ?? null,
       billing: billingObject(account.billing),
       time_zone: account.timeZone,
       created_at: secondsOf(account.createdAt),

@@ -7,6 +7,7 @@ import { periodOf } from '../store/budget.ts';
 import type { Repositories } from '../store/repositories/repositories.ts';
 import type { ApiKey } from '../store/repositories/keys.ts';
 import { limitOf, limitSchema } from './limit-object.ts';
+import { rateSchema, ratesShown } from './rate-fields.ts';
 import { nullable, secondsOf, secondsOrNull, wholeOf } from './wire.ts';
 
 const time = (description: string) => Type.Integer({ description: `${description}, in unix seconds.` });
@@ -38,8 +39,7 @@ export const keySchema = Type.Object({
   ip_ranges: nullable(Type.Array(Type.String(), { description: 'null: from everywhere.' })),
   zdr_only: Type.Boolean(),
   max_concurrency: nullable(Type.Integer()),
-  requests_per_minute: nullable(Type.Integer()),
-  tokens_per_minute: nullable(Type.Integer()),
+  ...rateSchema,
   tags: Type.Array(Type.String()),
   created_at: time('When it was created'),
   updated_at: time('When it was last changed, changes of its limit aside'),
@@ -95,8 +95,7 @@ export async function keyObjects(
       ip_ranges: limits.addresses === undefined ? null : [...limits.addresses],
       zdr_only: limits.zdrOnly ?? false,
       max_concurrency: limits.concurrencyMax ?? null,
-      requests_per_minute: limits.requestsPerMinute ?? null,
-      tokens_per_minute: limits.tokensPerMinute ?? null,
+      ...ratesShown(limits),
       tags: [...key.tags],
       created_at: secondsOf(key.createdAt),
       updated_at: secondsOf(key.updatedAt),

@@ -2,8 +2,8 @@ import { memberSubject, type Budget } from '../store/budget.ts';
 import type { AccountStatus } from '../store/database.ts';
 import type { AccountPrice } from '../store/repositories/account-prices.ts';
 import type { LoadedKey } from '../store/repositories/loaded-keys.ts';
-import { keyAccess, keyRates, readAccountLimits, readLimits, tiersOf } from './key-limits.ts';
-import type { KeyAccess, KeyRates } from './key-limits.ts';
+import { keyAccess, readAccountLimits, readLimits, scopedRates, tiersOf } from './key-limits.ts';
+import type { KeyAccess, ScopedRates } from './key-limits.ts';
 import { lookUpHash, parseKey } from './key.ts';
 import type { RatesOfAccounts } from './account-rates.ts';
 import { KeyReads } from './key-reads.ts';
@@ -20,8 +20,8 @@ export interface Caller {
     readonly models?: ReadonlySet<string> | undefined;
     /** The name of its plan. */
     readonly plan?: string | undefined;
-    /** Maximum concurrent requests; undefined: no limit is set for this account. */
-    readonly concurrencyMax?: number | undefined;
+    /** Its own limits, which go before those of its plan; undefined: none. */
+    readonly limits?: ScopedRates | undefined;
     /** The service tier of requests that name none; undefined: `default`. */
     readonly tier?: 'priority' | 'default' | 'flex' | undefined;
     /** The tiers that it may use besides `default`; undefined: all. */
@@ -53,7 +53,7 @@ export interface LiveKey {
   /** Ids in lower case; undefined: all that the account may use. */
   readonly models?: ReadonlySet<string> | undefined;
   /** Its limits in addition to those of its account; absent: no further limits. */
-  readonly rates?: KeyRates | undefined;
+  readonly rates?: ScopedRates | undefined;
   /** As for its account, whose tiers limit it too. */
   readonly tier?: 'priority' | 'default' | 'flex' | undefined;
   readonly tiers?: ReadonlySet<string> | undefined;
@@ -356,12 +356,12 @@ export class Directory {
 
   #set(entry: AccountEntry, { id, status, models, plan, limits, budget, rates }: KnownAccount): void {
     const own = readAccountLimits(limits);
-    const { concurrencyMax, zdrRequired } = own;
+    const { zdrRequired } = own;
     entry.caller = {
       id,
       models: setOf(models),
       plan: plan ?? undefined,
-      concurrencyMax,
+      limits: scopedRates(own),
       zdrRequired,
       ...tiersOf(own),
       budget: budget ?? undefined,
@@ -434,7 +434,7 @@ function limitsOf(text: string | null): Pick<LiveKey, 'access' | 'rates' | 'isPl
   if (text === null)
     return { access: undefined, rates: undefined, isPlanKey: undefined, tier: undefined, tiers: undefined };
   const limits = readLimits(text);
-  return { access: keyAccess(limits), rates: keyRates(limits), isPlanKey: limits.planKey, ...tiersOf(limits) };
+  return { access: keyAccess(limits), rates: scopedRates(limits), isPlanKey: limits.planKey, ...tiersOf(limits) };
 }
 
 const setOf = (models: readonly string[] | null): ReadonlySet<string> | undefined =>

@@ -1,17 +1,33 @@
 import { AddressRanges, rangeOf } from '../platform/ip/ranges.ts';
-import type { keyLimitsSchema, limitsChangeSchema } from './key-limits-schema.ts';
+import type { keyLimitsSchema } from './key-limits-schema.ts';
 import type { Input } from './request-schema.ts';
 
 /** The restrictions of a key, other than models. Stored as JSON beside the key; absent: unrestricted. */
 export type KeyLimits = Input<typeof keyLimitsSchema>;
-export type LimitsChange = Input<typeof limitsChangeSchema>;
 
-export type KeyRates = Pick<KeyLimits, 'concurrencyMax' | 'requestsPerMinute' | 'tokensPerMinute'>;
+const rateNames = [
+  'requestsPerMinute',
+  'tokensPerMinute',
+  'requestsPerDay',
+  'tokensPerDay',
+  'centsPerFiveMinutes',
+  'centsPerDay',
+] as const;
+export type Rates = Pick<KeyLimits, (typeof rateNames)[number]>;
+
+/** What is counted of a key or an account, prepared for each request. */
+export interface ScopedRates extends Rates {
+  /** Maximum concurrent requests. */
+  readonly concurrencyMax?: number | undefined;
+  /** Limits of single models in addition, by ids in lower case. */
+  readonly byModel?: ReadonlyMap<string, Rates> | undefined;
+}
+
+/** The same as stored. */
+export type RateLimits = Rates & Pick<KeyLimits, 'concurrencyMax' | 'byModel'>;
 
 /** Limits on all requests of an account, in addition to its plan and the configuration. Stored as JSON beside the account. */
-export interface AccountLimits {
-  /** Maximum concurrent requests. */
-  readonly concurrencyMax?: number;
+export interface AccountLimits extends RateLimits {
   /** Every request is treated as having `Service-ZDR: required`, regardless of its header and key. */
   readonly zdrRequired?: true;
   /** The service tier of requests that name none. */
@@ -33,8 +49,10 @@ export interface KeyAccess {
 
 export const listMax = 100;
 export const limitMax = 1_000_000_000_000;
+/** Ninety million dollars: in microcents still exact as a number. */
+export const limitCentsMax = 9_000_000_000;
 
-export const isLimit = (value: number): boolean => Number.isInteger(value) && value >= 1 && value <= limitMax;
+const isLimit = (value = 1): boolean => Number.isInteger(value) && value >= 1 && value <= limitMax;
 
 export function keyAccess({ endpoints, addresses, zdrOnly }: KeyLimits): KeyAccess {
   const allowed = addresses === undefined ? undefined : new AddressRanges(addresses);
@@ -48,11 +66,18 @@ export function keyAccess({ endpoints, addresses, zdrOnly }: KeyLimits): KeyAcce
 }
 
 /** undefined if there are none. */
-export function keyRates({ concurrencyMax, requestsPerMinute, tokensPerMinute }: KeyLimits): KeyRates | undefined {
-  if (concurrencyMax === undefined && requestsPerMinute === undefined && tokensPerMinute === undefined)
-    return undefined;
-  return { concurrencyMax, requestsPerMinute, tokensPerMinute };
+export function scopedRates(limits: RateLimits): ScopedRates | undefined {
+  const { concurrencyMax } = limits;
+  const ofModels = Object.entries(limits.byModel ?? {}).map(([id, rates]) => [id, ratesIn(rates ?? {})] as const);
+  const byModel = ofModels.length === 0 ? undefined : new Map(ofModels);
+  const rates = ratesIn(limits);
+  if (concurrencyMax === undefined && byModel === undefined && Object.keys(rates).length === 0) return undefined;
+  return { concurrencyMax, ...rates, byModel };
 }
+
+/** Without those that are null or absent. */
+export const ratesIn = (limits: { readonly [Name in keyof Rates]: Rates[Name] | null }): Rates =>
+  Object.fromEntries(rateNames.flatMap((name) => (typeof limits[name] === 'number' ? [[name, limits[name]]] : [])));
 
 export const tierNames = ['priority', 'default', 'flex'] as const;
 type TierName = (typeof tierNames)[number];
@@ -77,9 +102,8 @@ export const tiersOf = ({
 
 /** Describes what is wrong with a list of endpoints or addresses, or with a limit; undefined if nothing is. */
 export function faultOfLimits({ endpoints = [], addresses = [], ...limits }: KeyLimits): string | undefined {
-  const rates = Object.values(keyRates(limits) ?? {}) as readonly (number | undefined)[];
-  if (!rates.every((rate) => rate === undefined || isLimit(rate)))
-    return `A limit must be a whole number from 1 to ${limitMax}.`;
+  const rateFault = faultOfRates(limits);
+  if (rateFault !== undefined) return rateFault;
   const tierFault = faultOfTiers(limits);
   if (tierFault !== undefined) return tierFault;
   if (endpoints.length > listMax || addresses.length > listMax)
@@ -90,6 +114,22 @@ export function faultOfLimits({ endpoints = [], addresses = [], ...limits }: Key
   return address === undefined
     ? undefined
     : `"${address}" is neither an IP address nor a range; write for example 192.0.2.7, 10.0.0.0/8 or 2001:db8::/32.`;
+}
+
+/** The same for what is counted of a key or an account. */
+export function faultOfRates({ concurrencyMax = 1, byModel = {}, ...all }: RateLimits): string | undefined {
+  const ids = Object.keys(byModel);
+  if (ids.length > listMax) return `There can be limits of at most ${listMax} models.`;
+  const unnamed = ids.find((id) => !/^[^\s\p{Lu}]{1,128}$/u.test(id));
+  if (unnamed !== undefined) return `"${unnamed}" is not the id of a model in lower case.`;
+  for (const rates of [all, ...Object.values(byModel)]) {
+    const { centsPerFiveMinutes = 1, centsPerDay = 1, ...counts } = ratesIn(rates ?? {});
+    if (![concurrencyMax, ...Object.values(counts)].every((value) => isLimit(value)))
+      return `A limit must be a whole number from 1 to ${limitMax}.`;
+    if (![centsPerFiveMinutes, centsPerDay].every((cents) => isLimit(cents) && cents <= limitCentsMax))
+      return `A limit of spending must be a whole number of cents from 1 to ${limitCentsMax}.`;
+  }
+  return undefined;
 }
 
 /** Serializes to the database's format. */

@@ -19,12 +19,6 @@ export function decimalNumber(minimum: number, maximum: number): (text: string) 
   };
 }
 
-/** Reads a whole number, or `none`. */
-export function wholeNumberOrNone(minimum: number, maximum: number): (text: string) => number | 'none' {
-  const read = wholeNumber(minimum, maximum);
-  return (text) => (text === 'none' ? text : read(text));
-}
-
 /** Milliseconds. */
 export function duration(text: string): number {
   const [, digits, unit] = /^(\d{1,6})([mhd])$/.exec(text) ?? [];
@@ -69,6 +63,14 @@ export function dollarsToMicrocents(text: string): bigint {
       `use dollars, at most ${largestDollars}, with at most eight decimals, for example 10.00`,
     );
   return microcents;
+}
+
+/** Decimal text of dollars → whole cents, more than 0. */
+export function wholeCents(text: string): number {
+  const microcents = dollarsToMicrocents(text);
+  if (microcents === 0n || microcents % 1_000_000n !== 0n)
+    throw new InvalidArgumentError('use dollars with at most two decimals, more than 0, for example 2.00');
+  return Number(microcents / 1_000_000n);
 }
 
 /** A movement of credit in dollars → microcents. Reads the option `--dollars`. */

@@ -114,7 +114,16 @@ export const errorExamples: Readonly<Record<ErrorCode, ErrorExample>> = {
     },
     headers: rateLimit,
   },
-  rate_limit_exceeded: { message: 'Too many requests in a short time.', headers: rateLimit },
+  rate_limit_exceeded: {
+    message: 'Too many requests in a short time.',
+    extra: {
+      limit_of: ['`key` or `account`: whose limit it is; on the inference host', 'key'],
+      limit_model: ['the model that the limit is for; left out when it is for all', 'my-model'],
+      limit_unit: ['`requests`, `tokens` or `cents`', 'tokens'],
+      limit_window_seconds: ['how long its window is: a minute, five minutes or a day', 60],
+    },
+    headers: rateLimit,
+  },
   backend_at_capacity: {
     message: 'All slots of the model are in use. Try again shortly.',
     extra: { model: ['id of the model, where one model is full', 'my-model'] },

@@ -190,8 +190,8 @@ export const errorTable = {
     'rate_limit_error',
     429,
     'after Retry-After',
-    'Too many requests in a short time.',
-    'Send fewer.',
+    'Too many requests, tokens or too much spending in a short time, of a key or an account, on all models or on one.',
+    'Send fewer, or have the limit raised that `limit_of` and `limit_model` name.',
   ),
   backend_at_capacity: row(
     'rate_limit_error',

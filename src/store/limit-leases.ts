@@ -2,13 +2,16 @@ import type { WindowCount } from './repositories/limit-windows.ts';
 
 /** One limit of one account or key. */
 export interface LimitName {
-  /** The id of an account or a key. */
+  /** The id of an account or a key, or the result of `ofModel`. */
   readonly subject: string;
   /** `running`: concurrent requests. */
   readonly kind: 'running' | WindowCount['kind'];
   /** Length of each of its windows; 0 for running requests, which have no windows. */
   readonly lengthMs: number;
 }
+
+/** The part of an account or a key that is for one model; ids of both have no `@`. */
+export const ofModel = (subject: string, modelId: string): string => `${subject}@${modelId}`;
 
 /** What a process returns of its share of a limit, and what it needs in addition, in one step. Non-negative integers. */
 export interface LimitExchange extends LimitName {

@@ -110,7 +110,8 @@ test('a customer is brought in at once: account, owner, credit and key', async (
 
 test('an account is made, changed and listed with what it has', async () => {
   const id = await newAccount('Robots Ltd');
-  const json = { plan_tier: 'pro', max_concurrency: 7, credit_limit_cents: 500, allowed_models: ['demo'] };
+  const rates = { requests_per_day: 9, cents_per_day: 12 };
+  const json = { plan_tier: 'pro', max_concurrency: 7, credit_limit_cents: 500, allowed_models: ['demo'], ...rates };
   const changed = await api('PATCH', `/v1/admin/accounts/${id}`, { json });
   assert.equal(changed.status, 200);
   assert.deepEqual(json, Object.fromEntries(Object.keys(json).map((field) => [field, changed.body[field]])));

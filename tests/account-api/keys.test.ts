@@ -73,6 +73,8 @@ test('a key is what was asked for, says what it has spent, and shows its secret 
     allowed_models: ['DEMO'],
     max_concurrency: 3,
     requests_per_minute: 50,
+    tokens_per_day: 100_000,
+    cents_per_five_minutes: 200,
     tags: ['robot', 'team-a'],
   };
   const { status, body } = await api('POST', '/v1/keys', asked);
@@ -100,6 +102,35 @@ test('a key is what was asked for, says what it has spent, and shows its secret 
   assert.ok(!JSON.stringify([shown, listed.body]).includes(body.key), 'the secret is nowhere else');
   const [row] = await new TestLedger(service).newest(1);
   assert.deepEqual(JSON.parse(row!.tags!), ['robot', 'team-a']);
+});
+
+test('limits of single models: set as a list, shown, counted apart, named by the refusal, and removed', async () => {
+  const { id, key } = await made({ limits_by_model: [{ model: 'DEMO', requests_per_day: 1 }] });
+  const rates = { requests_per_minute: null, tokens_per_minute: null, requests_per_day: 1, tokens_per_day: null };
+  const ofModel = { model: 'demo', ...rates, cents_per_five_minutes: null, cents_per_day: null };
+  const path = `/v1/keys/${id}`;
+  assert.deepEqual((await api('GET', path)).body.limits_by_model, [ofModel]);
+  assert.equal(await statusOf(key), 200);
+  const answer = await service.chat(ask, { key });
+  const { error } = (await answer.json()) as { readonly error: Readonly<Record<string, unknown>> };
+  assert.deepEqual(
+    [answer.status, error['code'], error['limit_of'], error['limit_model'], error['limit_window_seconds']],
+    [429, 'rate_limit_exceeded', 'key', 'demo', 86_400],
+  );
+  assert.match(
+    String(error['message']),
+    /^This key may send 1 requests to the model 'demo' a day. It can go on in \d+ s.$/,
+  );
+  const statusWith = async (limits_by_model: unknown) => (await api('PATCH', path, { limits_by_model })).status;
+  assert.equal(await statusWith([{ model: 'nothing', requests_per_day: 1 }]), 400);
+  assert.equal(await statusWith([{ model: 'demo', tokens_per_day: 0 }]), 422);
+  // What is left out stays; a list replaces the one before.
+  assert.deepEqual((await api('PATCH', path, { tokens_per_day: 9 })).body.limits_by_model, [ofModel]);
+  const other = [{ model: 'demo', requests_per_minute: 100 }];
+  const changed = (await api('PATCH', path, { tokens_per_day: null, limits_by_model: other })).body;
+  assert.deepEqual(changed.limits_by_model, [{ ...ofModel, requests_per_day: null, requests_per_minute: 100 }]);
+  assert.equal(await statusOf(key), 200);
+  assert.deepEqual((await api('PATCH', path, { limits_by_model: [] })).body.limits_by_model, []);
 });
 
 test('what a key is kept to is refused elsewhere, and can be changed', async () => {

@@ -56,7 +56,7 @@ test('every kind of operation is entered with who, what was asked, before and af
     { kind: 'edit_account', accountId, name: 'two' },
     { kind: 'allow_account', accountId, models: ['demo'] },
     { kind: 'plan_account', accountId, plan: 'pro' },
-    { kind: 'limit_account', accountId, concurrencyMax: 3 },
+    { kind: 'limit_account', accountId, limits: { concurrencyMax: 3 } },
     { kind: 'zdr_account', accountId, required: true },
     { kind: 'tier_account', accountId, tier: 'flex', tiers: ['flex'] },
     { kind: 'budget_account', accountId, budget },

@@ -50,7 +50,7 @@ function process(repositories: Repositories, now: () => number, most: number, cu
       accountId: account.id,
       entitled: ['one', 'two'].map((id) => isEntitled(caller, id)),
       budgets: [key.budget, account.budget],
-      rates: [key.rates?.requestsPerMinute, account.concurrencyMax, account.plan],
+      rates: [key.rates?.requestsPerMinute, account.limits?.concurrencyMax, account.plan],
       prices: pricesAt(model, account.rates, now()),
       expiresAt: key.expiresAt,
     };

@@ -49,7 +49,7 @@ test('a live key is found, junk is malformed, any other key is unknown', () => {
       id: 'acct_a',
       models: undefined,
       plan: undefined,
-      concurrencyMax: undefined,
+      limits: undefined,
       zdrRequired: undefined,
       tier: undefined,
       tiers: undefined,
@@ -141,7 +141,7 @@ test('plans and limits of accounts and keys are known, and follow their changes'
     const { account, key } = caller;
     return [
       account.plan,
-      account.concurrencyMax,
+      account.limits?.concurrencyMax,
       key.isPlanKey,
       key.rates?.requestsPerMinute,
       key.rates?.tokensPerMinute,

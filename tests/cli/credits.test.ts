@@ -216,6 +216,32 @@ describe('a key, after it was made', () => {
     assert.equal((await run('keys', 'limit', id)).code, 1);
   });
 
+  test('a key and an account are limited in what they use in a time, of one model too, and let go again', async () => {
+    const ofModel = ['--model', 'demo', '--requests-per-day', '7'];
+    const set = await run('keys', 'limit', id, ...ofModel, '--concurrency', '3');
+    assert.match(set.stdout, /has the limits 3 at once on demo: 7 requests\/day from now on/);
+    assert.equal((await run('keys', 'limit', id, '--spend-per-five-minutes', '0.50')).code, 0);
+    const shown = await listed();
+    assert.deepEqual([shown?.['max_concurrency'], shown?.['cents_per_five_minutes']], [3, 50]);
+    const [first] = shown?.['limits_by_model'] as readonly Readonly<Record<string, unknown>>[];
+    assert.deepEqual([first?.['model'], first?.['requests_per_day'], first?.['tokens_per_day']], ['demo', 7, null]);
+    assert.match((await run('keys', 'list')).stdout, /3 at once \$0.50 in five minutes on demo: 7 requests\/day/);
+    const none = ['--spend-per-five-minutes', 'none', '--concurrency', 'none'];
+    assert.equal((await run('keys', 'limit', id, ...none)).code, 0);
+    const last = await run('keys', 'limit', id, '--model', 'demo', '--requests-per-day', 'none', '--json');
+    assert.deepEqual(jsonOf(last), { id, limits: {} });
+
+    const ofAccount = await run('accounts', 'limit', '--tokens-per-day', '5', ...ofModel, '--json');
+    assert.deepEqual(jsonOf(ofAccount), {
+      account: service.accountId,
+      limits: { byModel: { demo: { requestsPerDay: 7, tokensPerDay: 5 } } },
+    });
+    const gone = ['--model', 'demo', '--tokens-per-day', 'none', '--requests-per-day', 'none'];
+    assert.match((await run('accounts', 'limit', ...gone)).stdout, /of its plan and the configuration/);
+    for (const wrong of [['--model', 'nothing', '--requests-per-day', '7'], ['--model', 'demo'], []])
+      assert.equal((await run('keys', 'limit', id, ...wrong)).code, 1, wrong.join(' '));
+  });
+
   test('is named anew, and ends at another time or never', async () => {
     assert.equal((await run('keys', 'edit', id, '--name', 'second', '--expires', '12h')).code, 0);
     const { name, expires_at: ends } = (await listed()) ?? {};

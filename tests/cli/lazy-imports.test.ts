@@ -49,6 +49,7 @@ test('before a command runs, only its declaration is loaded', () => {
     'cli/nouns/records.ts',
     'cli/option.ts',
     'cli/output.ts',
+    'cli/rate-options.ts',
     'cli/surroundings.ts',
     'cli/version.ts',
     'generation/flavor-names.ts',

@@ -87,6 +87,20 @@ test('plans and limits are stored, loaded with the keys, and on the feed', async
   for (const [set, stored] of [
     [{ requestsPerMinute: 5, concurrencyMax: 2 }, '{"zdrOnly":true,"requestsPerMinute":5,"concurrencyMax":2}'],
     [{ requestsPerMinute: null }, '{"zdrOnly":true,"concurrencyMax":2}'],
+    // What is nested is merged too, and is gone with its last limit.
+    [
+      { byModel: { m: { requestsPerDay: 5 } } },
+      '{"zdrOnly":true,"concurrencyMax":2,"byModel":{"m":{"requestsPerDay":5}}}',
+    ],
+    [
+      { byModel: { m: { tokensPerDay: 7 }, n: { tokensPerDay: 8 } } },
+      '{"zdrOnly":true,"concurrencyMax":2,"byModel":{"m":{"requestsPerDay":5,"tokensPerDay":7},"n":{"tokensPerDay":8}}}',
+    ],
+    [
+      { byModel: { m: { requestsPerDay: null }, n: null } },
+      '{"zdrOnly":true,"concurrencyMax":2,"byModel":{"m":{"tokensPerDay":7}}}',
+    ],
+    [{ byModel: { m: { tokensPerDay: null } } }, '{"zdrOnly":true,"concurrencyMax":2}'],
   ] as const)
     assert.equal((await own.limitKey({ keyId: 'key_1', limits: set, at, changeId: uuid() }))?.limits, stored);
   const [loaded] = await own.loadKeys({});
@@ -104,8 +118,7 @@ test('plans and limits are stored, loaded with the keys, and on the feed', async
     'account_limits',
     'account_limits',
     'account_plan',
-    'key_limits',
-    'key_limits',
+    ...Array.from({ length: 6 }, () => 'key_limits'),
   ]);
   // Nobody else's, and nobody who is not there.
   for (const accountId of ['acct_none', 'house_cash'])

@@ -1,6 +1,8 @@
 import Type from 'typebox';
 
 import { auditId } from '../../accounts/audit.ts';
+import { readAccountLimits } from '../../accounts/key-limits.ts';
+import type { AccountLimits } from '../../accounts/key-limits.ts';
 import { operate } from '../../accounts/operations.ts';
 import type { Operation } from '../../accounts/operations.ts';
 import { defaultsOnCard } from '../../catalog/model-defaults.ts';
@@ -9,6 +11,7 @@ import { accountOfServerSchema, accountsOfServer } from '../account-object.ts';
 import { auditObject, auditQuery, auditRequest, auditSchema } from '../audit-object.ts';
 import { billingChange, billingInput } from '../billing-input.ts';
 import { operationsOf } from '../operations-of.ts';
+import { ratesAskedFor, rateSettings } from '../rate-fields.ts';
 import { releasedObject, releasedSchema } from '../released-object.ts';
 import { route } from '../route.ts';
 import { accountId, liveAccount, reason } from '../server-account.ts';
@@ -107,6 +110,7 @@ export const adminRoutes: readonly AccountRoute[] = [
         name: Type.Optional(accountName),
         plan_tier: Type.Optional(nullable(Type.String({ minLength: 1, maxLength: 64 }))),
         max_concurrency: Type.Optional(nullable(Type.Integer({ minimum: 1, maximum: 1_000_000 }))),
+        ...rateSettings,
         credit_limit_cents: Type.Optional(Type.Integer({ minimum: 0, maximum: centsMax })),
         allowed_models: Type.Optional(
           nullable(Type.Array(Type.String({ minLength: 1, maxLength: 128 }), { maxItems: 1000 })),
@@ -153,8 +157,9 @@ export const adminRoutes: readonly AccountRoute[] = [
         inputs.push({ kind: 'edit_account', accountId: account, name: body.name, billing });
       }
       if (plan !== undefined) inputs.push({ kind: 'plan_account', accountId: account, plan: plan ?? undefined });
-      if (concurrency !== undefined)
-        inputs.push({ kind: 'limit_account', accountId: account, concurrencyMax: concurrency ?? undefined });
+      const rates = ratesAskedFor(body, await limitsOf(call, account));
+      const limits = { ...rates, ...(concurrency === undefined ? {} : { concurrencyMax: concurrency }) };
+      if (Object.keys(limits).length > 0) inputs.push({ kind: 'limit_account', accountId: account, limits });
       if (allowed !== undefined)
         inputs.push({ kind: 'allow_account', accountId: account, models: allowed ?? undefined });
       for (const input of inputs) await operate(input, operationsOf(call));
@@ -373,4 +378,9 @@ async function auditPage(
 ) {
   const entries = await operations.repositories.listAudit({ accountId: account, ...request });
   return listOf(entries, page, auditObject, auditId);
+}
+
+async function limitsOf({ services }: Pick<Call, 'services'>, accountId: string): Promise<AccountLimits> {
+  const account = await services.operations.repositories.getAccount({ accountId });
+  return readAccountLimits(account?.limits ?? null);
 }

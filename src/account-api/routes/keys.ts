@@ -1,7 +1,7 @@
 import Type from 'typebox';
 import type { Static } from 'typebox';
 
-import { faultOfLimits, limitMax, listMax } from '../../accounts/key-limits.ts';
+import { faultOfLimits, limitMax, listMax, readLimits } from '../../accounts/key-limits.ts';
 import type { KeyLimits } from '../../accounts/key-limits.ts';
 import { operate } from '../../accounts/operations.ts';
 import { overlapMsMax } from '../../accounts/operations/keys.ts';
@@ -14,6 +14,7 @@ import { keyObjects, keySchema } from '../key-object.ts';
 import type { KeyObject } from '../key-object.ts';
 import { budgetAskedFor, limitSettings } from '../limit-object.ts';
 import { operationsOf } from '../operations-of.ts';
+import { ratesAskedFor, rateSettings } from '../rate-fields.ts';
 import { everyRole, mayMakeKeys, roles, route } from '../route.ts';
 import type { AccountRoute, Call, Role } from '../route.ts';
 import { listOf, listSchema, nullable, pageLimit, pageQuery } from '../wire.ts';
@@ -34,8 +35,7 @@ const settings = {
   ip_ranges: Type.Optional(nullable(texts(listMax, 'Addresses, or ranges such as `10.0.0.0/8`; null: everywhere.'))),
   zdr_only: Type.Optional(Type.Boolean()),
   max_concurrency: Type.Optional(nullable(rate)),
-  requests_per_minute: Type.Optional(nullable(rate)),
-  tokens_per_minute: Type.Optional(nullable(rate)),
+  ...rateSettings,
   tags: Type.Optional(texts(tagsMax, 'Tags of all requests of the key, in addition to the tags of a request itself.')),
 };
 
@@ -165,7 +165,7 @@ export const keyRoutes: readonly AccountRoute[] = [
       if (type === 'management') checkMayGrant(call, role);
       else if (role !== undefined)
         throw new ApiError('unsupported_value', 'Only a management key has a role.', { param: 'role' });
-      const input = readSettings(call, body, type === 'management' ? undefined : type);
+      const input = readSettings(call, body, type === 'management' ? undefined : type, {});
       const answer = await operate(
         {
           kind: 'create_key',
@@ -217,7 +217,7 @@ export const keyRoutes: readonly AccountRoute[] = [
           'unsupported_value',
           'Only name, expires_at, ip_ranges and disabled of a management key can change.',
         );
-      const input = readSettings(call, body, body.type);
+      const input = readSettings(call, body, body.type, readLimits(key.limits));
       const { repositories } = call.services.operations;
       const budget = budgetAskedFor(body, await repositories.getBudget({ subject: key.id }));
       const services = operationsOf(call);
@@ -391,11 +391,13 @@ function readSettings(
   { account, services }: KeyCall,
   body: Settings,
   type: 'serverless' | 'plan' | undefined,
+  known: KeyLimits,
 ): ReadSettings {
   const { expires_at: expires, allowed_models: models, tags } = body;
   if (expires !== undefined && expires !== null && expires * 1000 <= services.operations.now())
     throw new ApiError('unsupported_value', 'expires_at must be in the future.', { param: 'expires_at' });
   if (models !== undefined && models !== null) checkModels(models, account.id, services);
+  checkModels(body.limits_by_model?.map(({ model }) => model) ?? [], account.id, services, 'limits_by_model');
   if (tags !== undefined && !tags.every(isTag)) throw new ApiError('unsupported_value', tagRule, { param: 'tags' });
   const limits = {
     ...(body.allowed_endpoints === undefined ? {} : { endpoints: body.allowed_endpoints }),
@@ -403,8 +405,7 @@ function readSettings(
     ...(body.zdr_only === undefined ? {} : { zdrOnly: body.zdr_only ? true : null }),
     ...(type === undefined ? {} : { planKey: type === 'plan' ? true : null }),
     ...(body.max_concurrency === undefined ? {} : { concurrencyMax: body.max_concurrency }),
-    ...(body.requests_per_minute === undefined ? {} : { requestsPerMinute: body.requests_per_minute }),
-    ...(body.tokens_per_minute === undefined ? {} : { tokensPerMinute: body.tokens_per_minute }),
+    ...ratesAskedFor(body, known),
   };
   for (const [field, each] of [
     ['allowed_endpoints', { endpoints: body.allowed_endpoints ?? undefined }],
@@ -422,7 +423,12 @@ function readSettings(
 }
 
 /** Treats a model that is dedicated to others as nonexistent. */
-function checkModels(models: readonly string[], accountId: string, services: Call['services']): void {
+function checkModels(
+  models: readonly string[],
+  accountId: string,
+  services: Call['services'],
+  field = 'allowed_models',
+): void {
   const usable = new Set(
     services
       .config()
@@ -432,7 +438,7 @@ function checkModels(models: readonly string[], accountId: string, services: Cal
   const index = models.findIndex((id) => !usable.has(id.toLowerCase()));
   if (index >= 0)
     throw new ApiError('unsupported_value', 'The configuration has no model of this id.', {
-      param: `allowed_models[${index}]`,
+      param: `${field}[${index}]`,
     });
 }
 

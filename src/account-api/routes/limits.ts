@@ -1,11 +1,15 @@
 import Type from 'typebox';
 
-import { readAccountLimits } from '../../accounts/key-limits.ts';
+import { ratesIn, readAccountLimits } from '../../accounts/key-limits.ts';
+import type { Rates } from '../../accounts/key-limits.ts';
+import { rateWindows } from '../../billing/rate-limits/rates.ts';
 import type { Config, PlanConfig } from '../../config/config.ts';
 import { windowStart } from '../../billing/rate-limits/windows.ts';
+import { ofModel } from '../../store/limit-leases.ts';
 import type { WindowCount } from '../../store/repositories/limit-windows.ts';
 import type { Account } from '../../store/repositories/accounts.ts';
 import { accountOf, usableModels } from '../account-models.ts';
+import { byField } from '../rate-fields.ts';
 import { everyRole, route } from '../route.ts';
 import type { AccountRoute } from '../route.ts';
 import { nullable, secondsOf } from '../wire.ts';
@@ -20,6 +24,8 @@ const windowSchema = (limit: string) =>
     }),
   );
 
+const ratesSchema = byField(() => windowSchema('limit'));
+
 export const limitRoutes: readonly AccountRoute[] = [
   route({
     method: 'get',
@@ -28,7 +34,7 @@ export const limitRoutes: readonly AccountRoute[] = [
     tag: 'Limits',
     summary: 'Get the limits of the account',
     description:
-      'Its plan and how much of it is used, limits of concurrent requests and of requests per minute, the models it may use, and how long their requests may be.',
+      'Its plan and how much of it is used, limits of concurrent requests and of requests, tokens and spending in a time, the models it may use, and how long their requests may be.',
     access: everyRole,
     answers: [
       {
@@ -42,8 +48,10 @@ export const limitRoutes: readonly AccountRoute[] = [
             source: Type.Enum(['account', 'plan', 'server']),
           }),
           quota: windowSchema('request_limit'),
-          requests_per_minute: windowSchema('limit'),
-          tokens_per_minute: windowSchema('limit'),
+          ...ratesSchema,
+          by_model: Type.Array(Type.Object({ model: Type.String(), ...ratesSchema }), {
+            description: 'Limits of single models, in addition to those of all together.',
+          }),
           allowed_models: nullable(Type.Array(Type.String(), { description: 'null: every model.' })),
           models: Type.Array(
             Type.Object({
@@ -64,12 +72,15 @@ export const limitRoutes: readonly AccountRoute[] = [
       const account = await accountOf(call);
       const config = services.config();
       const plan = config.plans.find(({ name }) => name === account.plan);
-      const windows = await repositories.limitWindowsOf({ subject: scope.id });
+      const { byModel = {}, ...own } = readAccountLimits(account.limits);
+      const subjects = [scope.id, ...Object.keys(byModel).map((id) => ofModel(scope.id, id))];
+      const windows = await repositories.limitWindowsOf({ subjects });
       const at = now();
-      const window = (kind: WindowCount['kind'], lengthMs: number) => {
-        const startsAt = windowStart(scope.id, lengthMs, at);
+      const window = (subject: string, kind: WindowCount['kind'], lengthMs: number) => {
+        const startsAt = windowStart(subject, lengthMs, at);
         const count = windows.find(
-          (one) => one.kind === kind && one.lengthMs === lengthMs && one.startsAt === startsAt,
+          (one) =>
+            one.subject === subject && one.kind === kind && one.lengthMs === lengthMs && one.startsAt === startsAt,
         );
         return {
           used: Math.max(0, count?.used ?? 0),
@@ -77,8 +88,14 @@ export const limitRoutes: readonly AccountRoute[] = [
           window_end: secondsOf(startsAt + lengthMs),
         };
       };
-      const perMinute = (kind: 'requests' | 'tokens', limit: number | undefined) =>
-        limit === undefined ? null : { limit, ...window(kind, minuteMs) };
+      const rates = (subject: string, of: Rates, beneath: Rates = {}) =>
+        byField((name) => {
+          const limit = of[name] ?? beneath[name];
+          if (limit === undefined) return null;
+          const [kind, lengthMs, unit] = rateWindows[name];
+          const { used, ...times } = window(subject, kind, lengthMs);
+          return { limit, used: Math.ceil(used / unit), ...times };
+        });
       return {
         object: 'limits',
         plan_tier: plan?.name ?? null,
@@ -86,9 +103,12 @@ export const limitRoutes: readonly AccountRoute[] = [
         quota:
           plan?.quota === undefined
             ? null
-            : { request_limit: plan.quota.requests, ...window('quota', plan.quota.windowMs) },
-        requests_per_minute: perMinute('requests', plan?.requestsPerMinute),
-        tokens_per_minute: perMinute('tokens', plan?.tokensPerMinute),
+            : { request_limit: plan.quota.requests, ...window(scope.id, 'quota', plan.quota.windowMs) },
+        ...rates(scope.id, own, plan),
+        by_model: Object.entries(byModel).map(([model, of]) => ({
+          model,
+          ...rates(ofModel(scope.id, model), ratesIn(of ?? {})),
+        })),
         allowed_models: account.models,
         models: usableModels(account, config, at).map(({ id, contextLength, maxOutputTokens }) => ({
           model: id,
@@ -99,8 +119,6 @@ export const limitRoutes: readonly AccountRoute[] = [
     },
   }),
 ];
-
-const minuteMs = 60_000;
 
 function concurrencyOf(account: Account, plan: PlanConfig | undefined, config: Config) {
   const { concurrencyMax } = readAccountLimits(account.limits);

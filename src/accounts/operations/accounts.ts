@@ -6,10 +6,11 @@ import { taxStatuses } from '../../tax/tax.ts';
 import { madeAccount, theAccount, theMember } from '../audit-subjects.ts';
 import { checkedBilling } from '../billing-details.ts';
 import { budgetSchema, setBudget } from '../budget.ts';
-import { checkedModels, checkedName } from '../checks.ts';
+import { checkedChange, checkedModels, checkedName } from '../checks.ts';
 import { createAccount, newAccountSchema } from '../create-account.ts';
 import { deleteAccount } from '../delete-account.ts';
-import { faultOfTiers, isLimit, limitMax } from '../key-limits.ts';
+import { accountRatesSchema } from '../key-limits-schema.ts';
+import { faultOfRates, faultOfTiers, readAccountLimits } from '../key-limits.ts';
 import type { AccountLimitsChange } from '../key-limits.ts';
 import { accountMeant, checkedText, OperationError } from '../operation.ts';
 import type { OperationServices } from '../operation.ts';
@@ -88,17 +89,15 @@ export const accountOperations = {
     },
   }),
 
-  /** Sets an account's maximum of concurrent requests; omitted: the limit of its plan or the configuration. */
+  /** Changes an account's limits; null: the limit of its plan or the configuration, omitted ones stay. */
   limit_account: operation({
-    schema: Type.Object({ ...ofAccount, concurrencyMax: Type.Optional(Type.Integer()) }),
+    schema: Type.Object({ ...ofAccount, limits: accountRatesSchema }),
     audit: { action: 'account.limits', subject: theAccount },
-    run: async ({ accountId: named, concurrencyMax }, { repositories, now, newId }) => {
+    run: async ({ accountId: named, limits }, { repositories, now, newId }) => {
       const accountId = await accountMeant(named, repositories);
-      if (concurrencyMax !== undefined && !isLimit(concurrencyMax))
-        throw new OperationError(`A limit must be a whole number from 1 to ${limitMax}.`);
-      const limits: AccountLimitsChange = { concurrencyMax: concurrencyMax ?? null };
-      await repositories.limitAccount({ accountId, limits, at: now(), changeId: newId() });
-      return { accountId, concurrencyMax: concurrencyMax ?? null };
+      const changed = checkedChange(limits, faultOfRates);
+      const account = await repositories.limitAccount({ accountId, limits: changed, at: now(), changeId: newId() });
+      return { accountId, limits: readAccountLimits(account?.limits ?? null) };
     },
   }),
 

@@ -3,11 +3,11 @@ import Type from 'typebox';
 import { StoreError } from '../../store/store-error.ts';
 import { madeKey, theKey } from '../audit-subjects.ts';
 import { budgetSchema, checkedBudget, setBudget } from '../budget.ts';
-import { checkedModels, checkedName } from '../checks.ts';
+import { checkedChange, checkedModels, checkedName } from '../checks.ts';
 import { displayOf, hashKey, issueKey, newKey } from '../key.ts';
 import { keyLimitsSchema, limitsChangeSchema } from '../key-limits-schema.ts';
 import { faultOfLimits, printLimits, readLimits } from '../key-limits.ts';
-import type { KeyLimits, LimitsChange } from '../key-limits.ts';
+import type { KeyLimits } from '../key-limits.ts';
 import { accountMeant, checkedText, OperationError } from '../operation.ts';
 import { operation } from '../perform.ts';
 import { duration, ofAccount, orNull, text, texts, time } from '../request-schema.ts';
@@ -86,7 +86,7 @@ export const keyOperations = {
     schema: Type.Object({ keyId: text, limits: limitsChangeSchema }),
     audit: { action: 'key.limits', subject: theKey },
     run: async ({ keyId, limits }, { repositories, now, newId }) => {
-      const change = { keyId, limits: checkedChange(limits), at: now(), changeId: newId() };
+      const change = { keyId, limits: checkedChange(limits, faultOfLimits), at: now(), changeId: newId() };
       const key = await repositories.limitKey(change);
       if (key === undefined) throw noLiveKey(keyId);
       return { keyId, limits: readLimits(key.limits) };
@@ -117,7 +117,7 @@ export const keyOperations = {
         name: name === undefined ? undefined : checkedName(name),
         expiresAt: expiresAfterMs === undefined ? rest.expiresAt : at + expiresAfterMs,
         models: models === undefined ? undefined : checkedModels(models ?? undefined),
-        limits: limits === undefined ? undefined : checkedChange(limits),
+        limits: limits === undefined ? undefined : checkedChange(limits, faultOfLimits),
         tags: tags === undefined ? undefined : checkedTags(tags),
         disabled: rest.disabled,
         at,
@@ -201,11 +201,4 @@ function checkedLimits(limits: KeyLimits = {}): string | null {
   const fault = faultOfLimits(limits);
   if (fault !== undefined) throw new OperationError(fault);
   return printLimits(limits);
-}
-
-/** Drops undefined fields. */
-function checkedChange(limits: LimitsChange): Readonly<Record<string, unknown>> {
-  const changed = Object.entries(limits).filter(([, value]) => value !== undefined);
-  checkedLimits(Object.fromEntries(changed.filter(([, value]) => value !== null)));
-  return Object.fromEntries(changed);
 }

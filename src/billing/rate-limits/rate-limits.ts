@@ -2,25 +2,17 @@ import { ApiError, atCap } from '../../platform/errors.ts';
 import type { ErrorDetails } from '../../platform/errors.ts';
 import { StoreError } from '../../store/store-error.ts';
 import type { Claim, LimitCounts, LimitRule, Taken, Taking } from './counts.ts';
+import { claimsOfRates, rateExceeded, wholeSeconds } from './rates.ts';
+import type { Amounts, LimitClaim, Rates, ScopedRates } from './rates.ts';
 
 /** What an account is sold: how many requests, and how fast. Omitted limits do not apply. */
-export interface Plan {
+export interface Plan extends Pick<Rates, 'requestsPerMinute' | 'tokensPerMinute'> {
   readonly name: string;
   /** Requests included in each window: those of plan keys, which the plan pays for. */
   readonly quota?: { readonly requests: number; readonly windowMs: number } | undefined;
-  /** For all keys of the account together. */
-  readonly requestsPerMinute?: number | undefined;
-  readonly tokensPerMinute?: number | undefined;
   readonly concurrencyMax?: number | undefined;
   /** Its share of the slots beside that of other accounts, where requests wait; 1 when left out. */
   readonly weight?: number | undefined;
-}
-
-/** Limits of one key, in addition to those of its account. */
-export interface KeyRates {
-  readonly concurrencyMax?: number | undefined;
-  readonly requestsPerMinute?: number | undefined;
-  readonly tokensPerMinute?: number | undefined;
 }
 
 /** Known facts about the caller. */
@@ -29,15 +21,18 @@ export interface LimitedCaller {
     readonly id: string;
     /** The name of its plan. */
     readonly plan?: string | undefined;
-    /** Overrides the plan and the configuration. */
-    readonly concurrencyMax?: number | undefined;
+    /** Each overrides the plan and the configuration. */
+    readonly limits?: ScopedRates | undefined;
   };
   readonly key: {
     readonly id: string;
-    readonly rates?: KeyRates | undefined;
+    /** In addition to those of its account. */
+    readonly rates?: ScopedRates | undefined;
     /** Whether the plan, not credit, pays for its requests. */
     readonly isPlanKey?: boolean | undefined;
   };
+  /** The model that it asks for. */
+  readonly model?: { readonly id: string } | undefined;
 }
 
 /**
@@ -52,6 +47,8 @@ const generates = (work: LimitedWork): boolean => work === 'generate' || work ==
 export interface Spent {
   /** Prompt and completion tokens together. */
   readonly tokens: number;
+  /** Left out: nothing. */
+  readonly costMicrocents?: bigint;
   /** false: it failed through no fault of the client, so it does not count towards the plan's requests (money.md, "Plans"). */
   readonly isCounted: boolean;
 }
@@ -79,11 +76,9 @@ export interface LimitsOptions {
   readonly wall?: () => number;
 }
 
-const minuteMs = 60_000;
-
 /**
  * Every limit on the requests of one account or one key (specification §7.5 and part 8): running requests, requests included in a plan,
- * requests and tokens per minute. A request is admitted by all of them or counted by none.
+ * requests, tokens and spending in a time, of all models or of one. A request is admitted by all of them or counted by none.
  */
 export class Limits {
   /** May change at any time; running requests go on. */
@@ -125,16 +120,29 @@ export class Limits {
 
   /**
    * Admits a request, or throws `concurrency_limit_exceeded`, `request_quota_exceeded` or `rate_limit_exceeded` 429: of all limits reached
-   * the one that takes longest, so that `Retry-After` is true. `tokens` is its estimated use.
+   * the one that takes longest, so that `Retry-After` is true. `tokens` is its estimated use, and `cost` estimates its microcents, called
+   * only where spending is limited.
    *
    * Synchronous if this process can decide alone; otherwise a promise, which rejects with the same errors, and with `internal_error` 500
    * when the limit server does not answer.
    */
-  admit(caller: LimitedCaller, work: LimitedWork, tokens = 0): Admitted | Promise<Admitted> {
+  admit<Caller extends LimitedCaller>(
+    caller: Caller,
+    work: LimitedWork,
+    tokens = 0,
+    cost?: (caller: Caller) => number,
+  ): Admitted | Promise<Admitted> {
     const { account, key } = caller;
     const plan = this.#planOf(account);
     const slots = work === 'count' || work === 'line' ? [] : this.#slotsOf(caller, plan);
-    const shares = plan === undefined && key.rates === undefined ? none : sharesOf(caller, plan, work, tokens);
+    const shares =
+      plan === undefined && key.rates === undefined && account.limits === undefined
+        ? none
+        : sharesOf(caller, plan, work, {
+            tokens,
+            microcents: () => cost?.(caller) ?? 0,
+            used: (rule) => this.#counts.used(rule),
+          });
     const claims = shares.length === 0 ? slots : [...shares, ...slots];
     return after(this.#counts.take(claims), (taking) => this.#admitted(claims, taking, plan));
   }
@@ -155,7 +163,7 @@ export class Limits {
           raised.push(...later.taken);
         });
       },
-      end: (spent = { tokens: 0, isCounted: false }) => {
+      end: (spent = nothingSpent) => {
         if (isOver) throw new Error('a request ends once');
         isOver = true;
         if (isRunning) this.#running--;
@@ -171,7 +179,7 @@ export class Limits {
   }
 
   #slotsOf({ account, key }: LimitedCaller, plan: Plan | undefined): readonly LimitClaim[] {
-    const own = account.concurrencyMax ?? plan?.concurrencyMax;
+    const own = account.limits?.concurrencyMax ?? plan?.concurrencyMax;
     const slots = [slotOf(account.id, own ?? this.concurrencyPerAccountMax, own !== undefined, 'The account')];
     const { concurrencyMax } = key.rates ?? {};
     if (concurrencyMax !== undefined) slots.push(slotOf(key.id, concurrencyMax, true, 'This key'));
@@ -181,7 +189,8 @@ export class Limits {
   /** The refusal for the limit that takes longest. */
   #refusal(lacking: readonly LimitClaim[], plan: Plan | undefined): ApiError {
     let longest: { readonly seconds: number; readonly refusal: () => ApiError } | undefined;
-    for (const { rule, who } of lacking) {
+    for (const claim of lacking) {
+      const { rule, who } = claim;
       // §7.5: a slot is free as soon as any of them ends, which cannot be predicted.
       const restMs = rule.kind === 'running' ? 0 : this.#counts.restMs(rule);
       const seconds = wholeSeconds(restMs);
@@ -189,7 +198,7 @@ export class Limits {
       const refusal = (): ApiError => {
         if (rule.kind === 'running') return concurrencyExceeded(rule, who);
         if (rule.kind === 'quota') return quotaExceeded(rule, seconds, this.#wall() + restMs, plan?.name);
-        return rateExceeded(rule, seconds, who);
+        return rateExceeded(claim, seconds);
       };
       longest = { seconds, refusal };
     }
@@ -229,13 +238,7 @@ function after<Of extends Claim, Value>(
   });
 }
 
-interface LimitClaim extends Claim {
-  readonly who: string;
-  /** false: the configuration's limit for every account, not worth a header. */
-  readonly isSet: boolean;
-}
-
-const slotOf = (subject: string, limit: number, isSet: boolean, who: string): LimitClaim => ({
+const slotOf = (subject: string, limit: number, isSet: boolean, who: LimitClaim['who']): LimitClaim => ({
   rule: { subject, kind: 'running', lengthMs: 0, limit },
   amount: 1,
   isSet,
@@ -243,7 +246,7 @@ const slotOf = (subject: string, limit: number, isSet: boolean, who: string): Li
 });
 
 /** Replaces the estimate with the actual use. */
-function changeOf({ rule, amount }: Taken, { tokens, isCounted }: Spent): number {
+function changeOf({ rule, amount }: Taken, { tokens, costMicrocents = 0n, isCounted }: Spent): number {
   switch (rule.kind) {
     case 'running':
     case 'requests':
@@ -252,51 +255,39 @@ function changeOf({ rule, amount }: Taken, { tokens, isCounted }: Spent): number
       return isCounted ? 0 : -1;
     case 'tokens':
       return tokens - amount;
+    case 'cost':
+      return Number(costMicrocents) - amount;
   }
 }
 
 const none: readonly LimitClaim[] = [];
 const nothing: Readonly<Record<string, string>> = {};
+const nothingSpent: Spent = { tokens: 0, isCounted: false };
 
 const byName = (plans: readonly Plan[]): ReadonlyMap<string, Plan> => new Map(plans.map((plan) => [plan.name, plan]));
 
 function sharesOf(
-  { account, key }: LimitedCaller,
+  { account, key, model }: LimitedCaller,
   plan: Plan | undefined,
   work: LimitedWork,
-  tokens: number,
+  amounts: Amounts,
 ): readonly LimitClaim[] {
   const shares: LimitClaim[] = [];
-  const add = (rule: LimitRule, amount: number, who: string): void =>
-    void shares.push({ rule, amount, who, isSet: true });
-  const quota = generates(work) && key.isPlanKey === true ? plan?.quota : undefined;
+  const isGeneration = generates(work);
+  const quota = isGeneration && key.isPlanKey === true ? plan?.quota : undefined;
   if (quota !== undefined) {
     const rule = { subject: account.id, kind: 'quota', lengthMs: quota.windowMs, limit: quota.requests } as const;
-    add(rule, 1, 'The account');
+    shares.push({ rule, amount: 1, who: 'The account', isSet: true });
   }
-  const perMinute = (subject: string, who: string, rates: Pick<KeyRates, 'requestsPerMinute' | 'tokensPerMinute'>) => {
-    const { requestsPerMinute, tokensPerMinute } = rates;
-    if (requestsPerMinute !== undefined) {
-      const rule = { subject, kind: 'requests', lengthMs: minuteMs, limit: requestsPerMinute } as const;
-      add(rule, 1, who);
-    }
-    if (tokensPerMinute !== undefined && generates(work)) {
-      const rule = { subject, kind: 'tokens', lengthMs: minuteMs, limit: tokensPerMinute } as const;
-      // A request larger than the limit gets a window to itself; otherwise it would wait for ever.
-      add(rule, Math.max(1, Math.min(tokens, tokensPerMinute)), who);
-    }
-  };
-  if (plan !== undefined) perMinute(account.id, 'The account', plan);
-  if (key.rates !== undefined) perMinute(key.id, 'This key', key.rates);
+  const isOf = { modelId: model?.id, amounts: isGeneration ? amounts : undefined };
+  claimsOfRates({ ...isOf, subject: account.id, who: 'The account' }, account.limits, plan, shares);
+  claimsOfRates({ ...isOf, subject: key.id, who: 'This key' }, key.rates, undefined, shares);
   return shares;
 }
 
 /** Nothing is admitted while it is unknown what the other processes have admitted. */
 const silent = (cause: StoreError): ApiError =>
   new ApiError('internal_error', 'The rate limits cannot be read at the moment.', { retryAfterSeconds: 1, cause });
-
-/** Rounds up to whole seconds, at least 1. */
-const wholeSeconds = (ms: number): number => Math.max(1, Math.ceil(ms / 1000));
 
 const rateLimitHeaders = (limit: number, remaining: number, seconds: number): Readonly<Record<string, string>> => ({
   'ratelimit-limit': String(limit),
@@ -318,9 +309,4 @@ function quotaExceeded({ limit }: LimitRule, seconds: number, endsAt: number, pl
   const message = `The account has used all ${limit} requests that its plan includes in this window.`;
   const details: ErrorDetails = { ...atCap(limit, seconds), extra };
   return new ApiError('request_quota_exceeded', message, details);
-}
-
-function rateExceeded({ kind, limit }: LimitRule, seconds: number, who: string): ApiError {
-  const what = kind === 'tokens' ? `use ${limit} tokens` : `send ${limit} requests`;
-  return new ApiError('rate_limit_exceeded', `${who} may ${what} a minute.`, atCap(limit, seconds));
 }

@@ -8,8 +8,10 @@ import { accountWord, changes, lists, meantAccount, option, word } from '../comm
 import type { CommandRow } from '../command-row.ts';
 import type { Context } from '../context.ts';
 import type { Reader } from '../database.ts';
-import { collected, movedDollars, refused, wholeNumberOrNone } from '../option.ts';
+import { collected, movedDollars, refused } from '../option.ts';
 import { dayAndTime, timeText } from '../output.ts';
+import { modelOption, orNone, rateOptions, ratesAsked, ratesOf, rateWords } from '../rate-options.ts';
+import type { RateOptions } from '../rate-options.ts';
 
 interface CreateOptions {
   readonly name?: string;
@@ -179,26 +181,20 @@ export const accountCommands: readonly CommandRow[] = [
   }),
   changes({
     name: 'limit',
-    about: 'set how many requests of an account may run at the same time',
-    takes: [
-      meantAccount,
-      option(
-        '--concurrency <number>',
-        'the number; none: the limit of its plan, or of the configuration',
-        wholeNumberOrNone(1, 1e6),
-      ).makeOptionMandatory(),
-    ],
-    ask: ({ account, concurrency }: OfAccount & { readonly concurrency: number | 'none' }) => ({
-      kind: 'limit_account',
-      accountId: account,
-      concurrencyMax: concurrency === 'none' ? undefined : concurrency,
-    }),
-    done: ({ accountId, concurrencyMax }) => ({
-      json: { account: accountId, max_concurrency: concurrencyMax },
+    about: 'change the limits of an account; none: those of its plan or of the configuration apply',
+    takes: [meantAccount, modelOption, ...rateOptions(orNone)],
+    ask: async (options: OfAccount & RateOptions<number | 'none'> & { readonly model?: string }, _words, context) => {
+      const { account, concurrency } = options;
+      if ([concurrency, ...Object.values(ratesOf(options))].every((limit) => limit === undefined))
+        throw await refused('Give at least one limit: tokenhouse accounts limit --help lists them.');
+      const concurrencyMax = concurrency === 'none' ? null : concurrency;
+      const limits = { concurrencyMax, ...(await ratesAsked(options, context)) };
+      return { kind: 'limit_account', accountId: account, limits };
+    },
+    done: ({ accountId, limits }) => ({
+      json: { account: accountId, limits },
       lines: [
-        concurrencyMax === null
-          ? `${accountId} may run as many requests as its plan or the configuration allows; running requests continue.`
-          : `${accountId} may run ${concurrencyMax} requests at the same time from now on; running requests continue.`,
+        `${accountId} has the limits ${rateWords(limits).join('; ') || 'of its plan and the configuration'} from now on; running requests continue.`,
       ],
     }),
   }),

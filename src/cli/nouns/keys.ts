@@ -7,23 +7,14 @@ import { allowed, allowOptions, wantedModels } from '../allow.ts';
 import { budgetRow, inputOf, keyBudget, periodOption } from '../budgets.ts';
 import { changes, keyWord, lists, onlyAccount, option } from '../command-row.ts';
 import type { CommandRow } from '../command-row.ts';
-import {
-  collected,
-  dollarsToMicrocents,
-  duration,
-  durationOrNever,
-  refused,
-  wholeNumber,
-  wholeNumberOrNone,
-} from '../option.ts';
+import { collected, dollarsToMicrocents, duration, durationOrNever, refused } from '../option.ts';
 import { timeText } from '../output.ts';
+import { modelOption, orNone, rateOptions, ratesAsked, ratesOf, ratesShownIn, rateWords } from '../rate-options.ts';
+import type { RateOptions } from '../rate-options.ts';
 
 const keyRoles: readonly Role[] = ['owner', 'admin', 'billing', 'developer', 'viewer'];
 
-interface LimitOptions<Rate> {
-  readonly concurrency?: Rate;
-  readonly requestsPerMinute?: Rate;
-  readonly tokensPerMinute?: Rate;
+interface LimitOptions<Rate> extends RateOptions<Rate> {
   readonly endpoint?: readonly string[];
   readonly ip?: readonly string[];
   readonly zdrOnly?: boolean;
@@ -39,17 +30,13 @@ const limitsOf = <Rate>(options: LimitOptions<Rate>) => ({
   tier: options.tier,
   tiers: options.allowTier,
   concurrencyMax: options.concurrency,
-  requestsPerMinute: options.requestsPerMinute,
-  tokensPerMinute: options.tokensPerMinute,
+  ...ratesOf(options),
 });
+/** They may be of one model instead. */
+const withoutRates = ratesOf<undefined>({});
 const tierOptions = [
   option('--tier <tier>', 'service tier of requests that name none: priority, default or flex'),
   option('--allow-tier <tier>', 'service tier that it may use besides default; repeatable', collected),
-];
-const rateOptions = (number: typeof wholeNumber | typeof wholeNumberOrNone) => [
-  option('--concurrency <number>', 'maximum of concurrent requests', number(1, 1e6)),
-  option('--requests-per-minute <number>', 'maximum of requests per minute', number(1, 1e9)),
-  option('--tokens-per-minute <number>', 'maximum of tokens per minute, in prompts and answers', number(1, 1e12)),
 ];
 
 interface CreateOptions extends LimitOptions<number> {
@@ -91,7 +78,7 @@ export const keyCommands: readonly CommandRow[] = [
       option('--role <role>', 'create a management key with this role').choices(keyRoles),
       option('--operator', 'create a management key that may also do what the operator of the server may'),
       option('--plan', "requests are paid by the account's plan, and count against its included requests"),
-      ...rateOptions(wholeNumber),
+      ...rateOptions((read) => read),
       ...tierOptions,
       option('--budget <dollars>', 'budget for a period, for example 10.00 (default: no budget)', dollarsToMicrocents),
       periodOption('--budget-per <period>'),
@@ -154,9 +141,7 @@ export const keyCommands: readonly CommandRow[] = [
           addresses: key.ip_ranges ?? [],
           zdrOnly: key.zdr_only,
           planKey: key.type === 'plan',
-          ...(key.max_concurrency === null ? {} : { concurrencyMax: key.max_concurrency }),
-          ...(key.requests_per_minute === null ? {} : { requestsPerMinute: key.requests_per_minute }),
-          ...(key.tokens_per_minute === null ? {} : { tokensPerMinute: key.tokens_per_minute }),
+          ...ratesShownIn(key),
         }),
       budget: keyBudget,
       created: ({ created_at: at }) => timeText(at),
@@ -243,7 +228,8 @@ export const keyCommands: readonly CommandRow[] = [
     about: 'change the limits of a key, in addition to those of its account; none removes a limit',
     takes: [
       keyWord,
-      ...rateOptions(wholeNumberOrNone),
+      modelOption,
+      ...rateOptions(orNone),
       ...tierOptions,
       option('--endpoint <path>', 'allowed path, replacing the earlier ones; repeatable; none allows all', collected),
       option(
@@ -256,9 +242,10 @@ export const keyCommands: readonly CommandRow[] = [
       option('--plan', "paid by the account's plan"),
       option('--no-plan', 'paid from credit'),
     ],
-    ask: async (options: LimitOptions<number | 'none'>, [keyId]) => {
-      const limits = orNull(limitsOf(options));
-      if (Object.values(limits).every((limit) => limit === undefined))
+    ask: async (options: LimitOptions<number | 'none'> & { readonly model?: string }, [keyId], context) => {
+      const given = limitsOf(options);
+      const limits = { ...orNull({ ...given, ...withoutRates }), ...(await ratesAsked(options, context)) };
+      if (Object.values(given).every((limit) => limit === undefined))
         throw await refused('Give at least one limit: tokenhouse keys limit --help lists them.');
       return { kind: 'limit_key', keyId, limits };
     },
@@ -304,7 +291,6 @@ const orNull = <Limits extends object>(limits: Limits) =>
 
 function limitsText(limits: KeyLimits): string {
   const { endpoints = [], addresses = [], zdrOnly, planKey, tier, tiers } = limits;
-  const { concurrencyMax, requestsPerMinute, tokensPerMinute } = limits;
   const words = [
     ...endpoints,
     ...addresses,
@@ -312,9 +298,7 @@ function limitsText(limits: KeyLimits): string {
     ...(planKey === true ? ['paid by the plan'] : []),
     ...(tier === undefined ? [] : [`tier ${tier}`]),
     ...(tiers === undefined ? [] : [`may use ${['default', ...tiers].join('/')}`]),
-    ...(concurrencyMax === undefined ? [] : [`${concurrencyMax} at once`]),
-    ...(requestsPerMinute === undefined ? [] : [`${requestsPerMinute} requests/min`]),
-    ...(tokensPerMinute === undefined ? [] : [`${tokensPerMinute} tokens/min`]),
+    ...rateWords(limits),
   ];
   return words.join(' ') || '–';
 }

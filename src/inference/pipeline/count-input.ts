@@ -16,7 +16,7 @@ import { largerModels } from './too-long.ts';
 export async function countInput(json: unknown, call: Call<CountingRoute>, services: ServeServices): Promise<string> {
   const allowed = await allow(json, call.route.dialect, call, services);
   const { model, asked, format } = allowed;
-  const admitted = await services.limits.admit(call, 'count'); // 429
+  const admitted = await services.limits.admit({ account: call.account, key: call.key, model }, 'count'); // 429
   call.admitted = admitted;
   try {
     // Counting needs no credit, but reading files does, even for a count.

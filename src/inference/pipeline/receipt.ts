@@ -95,7 +95,7 @@ function memberBalanceOf({ key: { member }, startedAt }: Order): string | null {
 }
 
 /** What a request counts towards limits. */
-export function spentBy({ ending, promptTokens, completionTokens }: Receipt): Spent {
+export function spentBy({ ending, promptTokens, completionTokens, costMicrocents }: Receipt): Spent {
   const isCounted = isCharged(ending);
-  return { isCounted, tokens: isCounted ? promptTokens + completionTokens : 0 };
+  return { isCounted, tokens: isCounted ? promptTokens + completionTokens : 0, costMicrocents };
 }

@@ -1,5 +1,5 @@
 import type { Billing } from '../../billing/billing.ts';
-import { holdStepTokens } from '../../billing/bill.ts';
+import { estimate, holdStepTokens } from '../../billing/bill.ts';
 import type { Hold, Receipt } from '../../billing/hold.ts';
 import { ApiError, errorCodeOf } from '../../platform/errors.ts';
 import type { GenerationBatch, TakeBatch, Usage } from '../../generation/event.ts';
@@ -73,7 +73,7 @@ export async function run(
   apart?: Apart,
 ): Promise<void> {
   const { signal } = apart ?? call;
-  const admitting = services.limits.admit(taken, taken.batchId === null ? 'generate' : 'line', tokensLikely(taken)); // 429
+  const admitting = services.limits.admit(taken, workOf(taken), tokensLikely(taken), costLikely); // 429
   const admitted = admitting instanceof Promise ? await admitting : admitting;
   call.admitted = admitted;
   let images: WithImages | undefined;
@@ -296,6 +296,13 @@ const isClientGone = (reason: CancelReason): boolean => reason === 'client-left'
 /** What a request counts towards limits until its usage is known: the prompt and one step of the answer, like its hold. */
 const tokensLikely = ({ completionTokensMax, promptTokensLikely }: Order): number =>
   promptTokensLikely + Math.min(completionTokensMax, holdStepTokens);
+
+/** The same in microcents, by the list; nothing of what a plan pays. */
+function costLikely(order: Order): number {
+  return order.plan === null ? Number(estimate(order, order.promptTokensLikely).amount) : 0;
+}
+
+const workOf = ({ batchId }: Order): 'generate' | 'line' => (batchId === null ? 'generate' : 'line');
 
 /** A client that left before the backend reported the prompt's length pays for the counted input, but for nothing before dispatch. */
 async function unfinished(

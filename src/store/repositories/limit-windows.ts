@@ -3,10 +3,10 @@ import type { Row, Rows } from '../schema/codec.ts';
 
 /** The usage in one window of one limit. */
 export interface WindowCount {
-  /** The id of an account or a key. */
+  /** The id of an account or a key, or the result of `ofModel`. */
   readonly subject: string;
-  /** `quota`: requests included in a plan. */
-  readonly kind: 'quota' | 'requests' | 'tokens';
+  /** `quota`: requests included in a plan; `cost`: microcents. */
+  readonly kind: 'quota' | 'requests' | 'tokens' | 'cost';
   readonly lengthMs: number;
   readonly startsAt: number;
   readonly used: number;
@@ -81,11 +81,15 @@ const toCount = ({ kind, length, ...row }: Row<'limit_window'>): WindowCount => 
   lengthMs: length,
 });
 
-/** The newest windows of an account or a key. With several processes `used` is what they have leased, never less than actual use. */
+/** The newest windows of these subjects, at most a page. With several processes `used` is what they have leased, never less than actual use. */
 export async function limitWindowsOf(
   db: Kysely<Rows>,
-  { subject }: { readonly subject: string },
+  { subjects }: { readonly subjects: readonly string[] },
 ): Promise<readonly WindowCount[]> {
-  const rows = await db.selectFrom('limit_window').selectAll().where('subject', '=', subject).execute();
+  const rows = await db
+    .selectFrom('limit_window')
+    .selectAll()
+    .where('subject', 'in', subjects.slice(0, pageRows))
+    .execute();
   return rows.map(toCount);
 }

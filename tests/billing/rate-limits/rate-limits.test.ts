@@ -6,18 +6,15 @@ import { describe, test } from 'node:test';
 import { ApiError } from '../../../src/platform/errors.ts';
 import { WholeLimits } from '../../../src/billing/rate-limits/whole-limits.ts';
 import { Limits } from '../../../src/billing/rate-limits/rate-limits.ts';
-import type {
-  Admitted,
-  KeyRates,
-  LimitedCaller,
-  LimitedWork,
-  Plan,
-} from '../../../src/billing/rate-limits/rate-limits.ts';
+import type { Admitted, LimitedCaller, LimitedWork, Plan } from '../../../src/billing/rate-limits/rate-limits.ts';
+import type { ScopedRates } from '../../../src/billing/rate-limits/rates.ts';
 import { steadyClock } from '../../../src/billing/rate-limits/steady-clock.ts';
 import { Windows } from '../../../src/billing/rate-limits/windows.ts';
 import { MemoryWindows } from './memory-windows.ts';
 
 const hourMs = 3_600_000;
+/** A hundred tokens cost a cent. */
+const microcentsPerToken = 10_000;
 const begin = Date.UTC(2026, 10, 22, 9, 30);
 
 /** Limits under a clock that the test moves. */
@@ -42,7 +39,7 @@ class TestLimits {
 
   /** At once: where one process has every limit whole, nobody is asked. */
   admit(who: LimitedCaller, work: LimitedWork, tokens = 0): Admitted {
-    const admitted = this.limits.admit(who, work, tokens);
+    const admitted = this.limits.admit(who, work, tokens, () => tokens * microcentsPerToken);
     if (admitted instanceof Promise) assert.fail('it was not decided at once');
     return admitted;
   }
@@ -69,22 +66,31 @@ class TestLimits {
   }
 }
 
-const caller = (plan?: string, rates?: KeyRates, key = 'key_a', account = 'acct_a'): LimitedCaller => ({
+const caller = (plan?: string, rates?: ScopedRates, key = 'key_a', account = 'acct_a'): LimitedCaller => ({
   account: { id: account, plan },
   key: { id: key, rates, isPlanKey: plan !== undefined },
 });
-const counted = (tokens = 0) => ({ tokens, isCounted: true });
+const counted = (tokens = 0) => ({
+  tokens,
+  costMicrocents: BigInt(tokens * microcentsPerToken),
+  isCounted: true,
+});
 
 /** Code, plan, key, and what the refusal says. */
 const rows: readonly {
   readonly name: string;
   readonly plan?: Omit<Plan, 'name'>;
-  readonly rates?: KeyRates;
+  readonly rates?: ScopedRates;
+  /** Of the account. */
+  readonly own?: ScopedRates;
+  /** Every request asks for model `M`. */
   readonly tokens?: number;
   readonly letsIn: number;
   readonly code: string;
   readonly limit: number;
   readonly message: RegExp;
+  /** `limit_of`, `limit_model`, `limit_unit`, `limit_window_seconds`. */
+  readonly extra?: readonly unknown[];
 }[] = [
   {
     name: 'running requests of an account, by the configuration',
@@ -151,13 +157,83 @@ const rows: readonly {
     limit: 300,
     message: /^This key may use 300 tokens a minute/,
   },
+  {
+    name: 'requests in a day, of a key',
+    rates: { requestsPerDay: 2 },
+    letsIn: 2,
+    code: 'rate_limit_exceeded',
+    limit: 2,
+    message: /^This key may send 2 requests a day/,
+    extra: ['key', undefined, 'requests', 86_400],
+  },
+  {
+    name: 'of an account, which goes before that of its plan',
+    plan: { requestsPerMinute: 1, tokensPerMinute: 900 },
+    own: { requestsPerMinute: 2 },
+    tokens: 300,
+    letsIn: 2,
+    code: 'rate_limit_exceeded',
+    limit: 2,
+    message: /^The account may send 2 requests a minute/,
+    extra: ['account', undefined, 'requests', 60],
+  },
+  {
+    name: 'of one model, of a key',
+    rates: { requestsPerMinute: 3, byModel: new Map([['m', { requestsPerMinute: 2 }]]) },
+    letsIn: 2,
+    code: 'rate_limit_exceeded',
+    limit: 2,
+    message: /^This key may send 2 requests to the model 'M' a minute/,
+    extra: ['key', 'M', 'requests', 60],
+  },
+  {
+    name: 'of another model: it limits nothing',
+    rates: { requestsPerMinute: 3, byModel: new Map([['n', { requestsPerMinute: 1 }]]) },
+    letsIn: 3,
+    code: 'rate_limit_exceeded',
+    limit: 3,
+    message: /^This key may send 3 requests a minute/,
+  },
+  {
+    name: 'of one model, of an account: the least of all that apply',
+    rates: { byModel: new Map([['m', { tokensPerDay: 900 }]]) },
+    own: { byModel: new Map([['m', { tokensPerDay: 500 }]]) },
+    tokens: 200,
+    letsIn: 2,
+    code: 'rate_limit_exceeded',
+    limit: 500,
+    message: /^The account may use 500 tokens on the model 'M' a day/,
+    extra: ['account', 'M', 'tokens', 86_400],
+  },
+  {
+    name: 'spending in five minutes; the last request takes what is left',
+    rates: { centsPerFiveMinutes: 5 },
+    tokens: 200,
+    letsIn: 3,
+    code: 'rate_limit_exceeded',
+    limit: 5,
+    message:
+      /^This key may spend \$0.05 in five minutes. It can go on in \d+ s. If that is a surprise, look whether the program repeats itself.$/,
+    extra: ['key', undefined, 'cents', 300],
+  },
+  {
+    name: 'spending in a day, on one model',
+    own: { byModel: new Map([['m', { centsPerDay: 3 }]]) },
+    tokens: 200,
+    letsIn: 2,
+    code: 'rate_limit_exceeded',
+    limit: 3,
+    message: /^The account may spend \$0.03 on the model 'M' a day/,
+    extra: ['account', 'M', 'cents', 86_400],
+  },
 ];
 
 describe('§7.5 a refusal names its limit, and says when to come back', () => {
-  for (const { name, plan, rates, tokens = 0, letsIn, code, limit, message } of rows) {
+  for (const { name, plan, rates, own, tokens = 0, letsIn, code, limit, message, extra } of rows) {
     test(name, () => {
       const testLimits = new TestLimits(plan === undefined ? [] : [{ name: 'p', ...plan }], 3);
-      const who = caller(plan === undefined ? undefined : 'p', rates);
+      const { account, key } = caller(plan === undefined ? undefined : 'p', rates);
+      const who = { account: { ...account, limits: own }, key, model: { id: 'M' } };
       assert.equal(testLimits.fill(who, tokens).length, letsIn);
       const refusal = testLimits.refusal(who, tokens);
       assert.deepEqual([refusal.code, refusal.status], [code, 429]);
@@ -168,6 +244,8 @@ describe('§7.5 a refusal names its limit, and says when to come back', () => {
         'ratelimit-reset': String(refusal.retryAfterSeconds),
       });
       if (code === 'concurrency_limit_exceeded') assert.equal(refusal.retryAfterSeconds, 1);
+      const { limit_of: of, limit_model: model, limit_unit: unit, limit_window_seconds: seconds } = refusal.extra;
+      if (extra !== undefined) assert.deepEqual([of, model, unit, seconds], extra);
     });
   }
 });
@@ -241,7 +319,7 @@ test('tokens that show only when the prompt has been read are claimed then, and 
 
 test('an account can have a limit of its own, and a changed plan or configuration holds from the next request on', () => {
   const testLimits = new TestLimits([{ name: 'p', concurrencyMax: 3 }], 2);
-  const own = { account: { id: 'acct_o', plan: 'p', concurrencyMax: 4 }, key: { id: 'key_o' } };
+  const own = { account: { id: 'acct_o', plan: 'p', limits: { concurrencyMax: 4 } }, key: { id: 'key_o' } };
   assert.equal(testLimits.fill(own).length, 4);
   assert.equal(testLimits.fill(caller('p')).length, 3);
   testLimits.limits.plans = [{ name: 'p', concurrencyMax: 5 }];
@@ -301,10 +379,16 @@ const plan: fc.Arbitrary<Plan> = fc.record(
   },
   { requiredKeys: ['name'] },
 );
-const rates: fc.Arbitrary<KeyRates> = fc.record({
+const rates: fc.Arbitrary<ScopedRates> = fc.record({
   concurrencyMax: fc.option(fc.integer({ min: 1, max: 8 }), { nil: undefined }),
   requestsPerMinute: fc.option(fc.integer({ min: 1, max: 20 }), { nil: undefined }),
   tokensPerMinute: fc.option(fc.integer({ min: 1, max: 5000 }), { nil: undefined }),
+  requestsPerDay: fc.option(fc.integer({ min: 1, max: 20 }), { nil: undefined }),
+  centsPerFiveMinutes: fc.option(fc.integer({ min: 1, max: 50 }), { nil: undefined }),
+  byModel: fc.option(
+    fc.record({ tokensPerDay: fc.integer({ min: 1, max: 9000 }) }).map((of) => new Map([['m', of]])),
+    { nil: undefined },
+  ),
 });
 
 type Step =
@@ -333,7 +417,7 @@ interface Played {
 }
 
 /** Asks, ends and waits; after each refusal looks whether it said the truth, on limits that have lived through the same. */
-function play(terms: Plan, of: readonly KeyRates[], steps: readonly Step[], jumps: boolean): Played[] {
+function play(terms: Plan, of: readonly ScopedRates[], steps: readonly Step[], jumps: boolean): Played[] {
   const played: Played[] = [];
   const live = (until: number): { testLimits: TestLimits; running: Admitted[]; refused: ApiError | undefined } => {
     const testLimits = new TestLimits([terms], 4);
@@ -362,7 +446,7 @@ function play(terms: Plan, of: readonly KeyRates[], steps: readonly Step[], jump
     }
     return { testLimits, running, refused };
   };
-  const callerOf = (key: number) => caller('p', of[key], `key_${key}`);
+  const callerOf = (key: number) => ({ ...caller('p', of[key], `key_${key}`), model: { id: 'm' } });
   for (const [index, one] of steps.entries()) {
     if (one.does !== 'ask') continue;
     const { testLimits, running, refused } = live(index + 1);
@@ -408,6 +492,39 @@ test('reliability S5: a clock that jumps an hour, back or by 400 days changes no
       assert.deepEqual(play(terms, of, steps, true), play(terms, of, steps, false));
     }),
     { numRuns: 100 },
+  );
+});
+
+test('a limit of spending is passed by the last request of a loop alone, and of several by what each costs beyond its estimate', () => {
+  const request = fc.record({ likely: fc.integer({ min: 1, max: 900 }), costs: fc.nat(2000), isBeside: fc.boolean() });
+  fc.assert(
+    fc.property(fc.integer({ min: 1, max: 40 }), fc.array(request, { maxLength: 60 }), (cents, requests) => {
+      const testLimits = new TestLimits([], 1000);
+      const who = caller(undefined, { centsPerFiveMinutes: cents });
+      let [spent, beyond, last] = [0, 0, 0];
+      let beside: { readonly admitted: Admitted; readonly costs: number } | undefined;
+      const end = (one: typeof beside): void => {
+        one?.admitted.end(counted(one.costs));
+        spent += one?.costs ?? 0;
+      };
+      for (const { likely, costs, isBeside } of requests) {
+        let admitted: Admitted;
+        try {
+          admitted = testLimits.admit(who, 'generate', likely);
+        } catch {
+          // Only a limit that is used up refuses: by what was spent, or with what runs.
+          assert.ok(spent + (beside === undefined ? 0 : Infinity) >= cents * 100);
+          continue;
+        }
+        beyond += Math.max(0, costs - likely);
+        last = Math.max(last, likely);
+        if (isBeside && beside === undefined) beside = { admitted, costs };
+        else end({ admitted, costs });
+      }
+      end(beside);
+      assert.ok(spent <= cents * 100 + beyond + last, `${spent} of ${cents * 100}`);
+    }),
+    { numRuns: 300 },
   );
 });
 

@@ -250,9 +250,9 @@ test('limits of accounts and keys reach every replica', async () => {
     for (const replica of replicas) await until(async () => (await capOf(replica)) === cap, longMs);
   };
   await everywhere(null);
-  await report(replicas[2], { kind: 'limit_account', accountId, concurrencyMax: 7 });
+  await report(replicas[2], { kind: 'limit_account', accountId, limits: { concurrencyMax: 7 } });
   await everywhere('7');
-  await report(replicas[1], { kind: 'limit_account', accountId, concurrencyMax: undefined });
+  await report(replicas[1], { kind: 'limit_account', accountId, limits: { concurrencyMax: null } });
   await everywhere(null);
   await report(replicas[0], { kind: 'limit_key', keyId, limits: { concurrencyMax: 5 } });
   await everywhere('5');
@@ -282,14 +282,14 @@ test('zero data retention of an account reaches every replica, and two who set d
   for (let round = 1; round <= 5; round++) {
     await Promise.all([
       report(replicas[0], { kind: 'zdr_account', accountId, required: true }),
-      report(replicas[1], { kind: 'limit_account', accountId, concurrencyMax: round }),
+      report(replicas[1], { kind: 'limit_account', accountId, limits: { concurrencyMax: round } }),
     ]);
     // No backend of the model is one that retains nothing.
     await everywhere(400, null);
     await report(replicas[2], { kind: 'zdr_account', accountId, required: false });
     await everywhere(200, String(round));
   }
-  await report(replicas[1], { kind: 'limit_account', accountId, concurrencyMax: undefined });
+  await report(replicas[1], { kind: 'limit_account', accountId, limits: { concurrencyMax: null } });
   await everywhere(200, null);
 });
 

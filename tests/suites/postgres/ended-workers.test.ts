@@ -42,7 +42,7 @@ async function begin(t: TestContext, count: number): Promise<TestService> {
   const service = endingsService({ scripts, workers: count, database, firstCreditCents: '100000' });
   t.after(() => service.dispose());
   await service.start();
-  await report(service, { kind: 'limit_account', accountId: service.accountId, concurrencyMax: 64 });
+  await report(service, { kind: 'limit_account', accountId: service.accountId, limits: { concurrencyMax: 64 } });
   return service;
 }
 

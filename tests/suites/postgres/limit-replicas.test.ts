@@ -121,7 +121,7 @@ async function customer(
   const credit = { microcents: '100000000000', reference: undefined, idempotencyKey: name };
   await report(first, { kind: 'move_credit', movement: 'grant', accountId, ...credit });
   if (limits.account !== undefined)
-    await report(first, { kind: 'limit_account', accountId, concurrencyMax: limits.account });
+    await report(first, { kind: 'limit_account', accountId, limits: { concurrencyMax: limits.account } });
   if (limits.plan !== undefined) await report(first, { kind: 'plan_account', accountId, plan: limits.plan });
   const key = await report(first, {
     ...(limits.key ?? { kind: 'create_key', name }),
@@ -333,7 +333,7 @@ test('limits that are changed reach the shares of every replica: lowered, raised
   const now = (): number => counting.now.get(who.name) ?? 0;
   try {
     await until(() => now() === 9, longMs);
-    await report(replicas[1], { kind: 'limit_account', accountId: who.accountId, concurrencyMax: 3 });
+    await report(replicas[1], { kind: 'limit_account', accountId: who.accountId, limits: { concurrencyMax: 3 } });
     const lowered = performance.now();
     await until(() => now() <= 3, longMs);
     t.diagnostic(`lowered after ${(performance.now() - lowered).toFixed(0)} ms`);
@@ -343,7 +343,7 @@ test('limits that are changed reach the shares of every replica: lowered, raised
     const share = await watched(who.name, 3, sleep(3_000));
     t.diagnostic(`at most ${counting.most.get(who.name)}, 3 for ${(share * 100).toFixed(0)} % of the time`);
     assert.equal(counting.most.get(who.name), 3);
-    await report(replicas[2], { kind: 'limit_account', accountId: who.accountId, concurrencyMax: 6 });
+    await report(replicas[2], { kind: 'limit_account', accountId: who.accountId, limits: { concurrencyMax: 6 } });
     await until(() => now() === 6, longMs);
     assert.ok(counting.most.get(who.name)! <= 6);
     await report(replicas[0], { kind: 'limit_key', keyId: who.keyId, limits: { concurrencyMax: 2 } });

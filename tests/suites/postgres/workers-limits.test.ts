@@ -86,6 +86,48 @@ test('requests a minute of a key: exactly as many as it may, at whichever worker
   assert.equal(await service.stop(), 0);
 });
 
+test('limits of one model, of a key and of its account, and of spending: exactly, at whichever workers they arrive', async (t) => {
+  const service = await begin(t);
+  const { accountId } = service;
+  const body = bodyOf('three words', { max_tokens: 3 });
+  const ledger = new TestLedger(service);
+  const probe = await send(service, body);
+  await whole(probe);
+  const { costMicrocents, modelId } = await ledger.row(probe.id);
+  const key = async () => await report(service, { kind: 'create_key', accountId, name: 'x', expiresAt: undefined });
+  const [first, second, spender] = [await key(), await key(), await key()];
+  const ofKey = 4;
+  const ofAccount = 7;
+  const ofModel = (requestsPerDay: number) => ({ byModel: { [modelId.toLowerCase()]: { requestsPerDay } } });
+  await report(service, { kind: 'limit_key', keyId: first.keyId, limits: ofModel(ofKey) });
+  const served = async (from: typeof first, limitOf: string, most: number): Promise<void> => {
+    let count = 0;
+    const ask = async (): Promise<void> => {
+      const sent = await send(service, body, { key: from.key });
+      const text = await whole(sent);
+      if (sent.client.status === 200) count++;
+      else assert.match(text, new RegExp(`"limit_of":"${limitOf}"`));
+    };
+    await until(async () => (await ask(), count >= most), longMs);
+    for (let index = 0; index < 20; index++) await ask();
+    assert.equal(count, most, limitOf);
+  };
+  await served(first, 'key', ofKey);
+  // The account's limit counts from when it is set, both keys together.
+  await report(service, { kind: 'limit_account', accountId, limits: ofModel(ofAccount) });
+  await served(second, 'account', ofAccount);
+  await report(service, { kind: 'limit_account', accountId, limits: { byModel: { [modelId.toLowerCase()]: null } } });
+
+  // A cent, as requests that cost less than that each: the last one takes what is left.
+  await report(service, { kind: 'limit_key', keyId: spender.keyId, limits: { centsPerDay: 1 } });
+  const most = Number((1_000_000n + costMicrocents - 1n) / costMicrocents);
+  t.diagnostic(`a request costs ${costMicrocents} microcents: ${most} of them`);
+  assert.ok(most > 1 && most < 3_000, `${most} requests in a cent`);
+  await served(spender, 'key', most);
+  assert.equal(await service.stop(), 0);
+  await service.verify();
+});
+
 test('a budget of a key is never passed by workers that spend at the same time, and all of it can be spent', async (t) => {
   const service = await begin(t);
   const { accountId } = service;

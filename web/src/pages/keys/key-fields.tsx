@@ -2,6 +2,7 @@ import { useGet } from '../../api/use-api.ts';
 import type { SendInput } from '../../api/use-api.ts';
 import { Checkbox, Field, FieldRow, MoreFields, Select, TextArea, TextField } from '../../components/form.tsx';
 import { LimitFields, limitIn } from '../../components/limit.tsx';
+import { RateFields, ratesIn } from '../../components/rates.tsx';
 import { useText } from '../../i18n/text.ts';
 import type { Key } from './key.ts';
 import type { KeyTexts } from './messages/en.ts';
@@ -45,11 +46,16 @@ export function KeyFields({ of: key }: { readonly of?: Key }) {
           spellCheck={false}
           defaultValue={(key?.ip_ranges ?? []).join('\n')}
         />
-        <FieldRow>
-          <Limit name="requests_per_minute" label={t('requestsPerMinute')} value={key?.requests_per_minute} />
-          <Limit name="tokens_per_minute" label={t('tokensPerMinute')} value={key?.tokens_per_minute} />
-          <Limit name="max_concurrency" label={t('concurrency')} value={key?.max_concurrency} />
-        </FieldRow>
+        <RateFields of={key} />
+        <TextField
+          name="max_concurrency"
+          label={t('concurrency')}
+          type="number"
+          min={1}
+          step={1}
+          optional
+          defaultValue={key?.max_concurrency ?? ''}
+        />
         <TextField
           name="tags"
           label={t('tags')}
@@ -63,16 +69,6 @@ export function KeyFields({ of: key }: { readonly of?: Key }) {
     </>
   );
 }
-
-const Limit = ({
-  name,
-  label,
-  value,
-}: {
-  readonly name: string;
-  readonly label: string;
-  readonly value: number | null | undefined;
-}) => <TextField name={name} label={label} type="number" min={1} step={1} optional defaultValue={value ?? ''} />;
 
 function Expiry({ of: key }: { readonly of?: Key }) {
   const t = useText<KeyTexts>('keys');
@@ -144,8 +140,7 @@ export function settingsIn(
       expiry === 'never' ? null : expiry === 'date' ? current : Math.floor(now / 1000) + Number(expiry) * daySeconds,
     allowed_models: models.length === 0 ? null : models,
     ip_ranges: ranges.length === 0 ? null : ranges,
-    requests_per_minute: whole('requests_per_minute'),
-    tokens_per_minute: whole('tokens_per_minute'),
+    ...ratesIn(form),
     max_concurrency: whole('max_concurrency'),
     tags: list('tags'),
     zdr_only: form.get('zdr_only') !== null,

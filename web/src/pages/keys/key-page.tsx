@@ -13,6 +13,7 @@ import { Select } from '../../components/form.tsx';
 import { MoreIcon } from '../../components/icons.tsx';
 import { Menu, MenuItem, MenuLine } from '../../components/menu.tsx';
 import { Facts, Page, Panel, Tiles } from '../../components/page.tsx';
+import { useRateFacts } from '../../components/rates.tsx';
 import { EmptyState, ErrorNote, Note, Skeleton } from '../../components/state.tsx';
 import { toast } from '../../components/toast.tsx';
 import { useText } from '../../i18n/text.ts';
@@ -55,6 +56,7 @@ export default function KeyPage() {
 function ShownKey({ of: key, crumb }: { readonly of: Key; readonly crumb: ReactNode }) {
   const t = useText<KeyTexts>('keys');
   const { may, me } = useSession();
+  const rates = useRateFacts(key);
   const [open, setOpen] = useState<'change' | 'rotate' | 'revoke'>();
   const [secret, setSecret] = useState<string>();
   const change = useSend('patch', '/v1/keys/{id}', { refreshes });
@@ -127,8 +129,7 @@ function ShownKey({ of: key, crumb }: { readonly of: Key; readonly crumb: ReactN
             [t('models'), key.allowed_models === null ? t('allModels') : key.allowed_models.join(', ')],
             [t('endpoints'), key.allowed_endpoints === null ? t('allEndpoints') : key.allowed_endpoints.join(', ')],
             [t('addresses'), key.ip_ranges === null ? t('everywhere') : key.ip_ranges.join(', ')],
-            [t('requestsPerMinute'), key.requests_per_minute ?? t('unlimited')],
-            [t('tokensPerMinute'), key.tokens_per_minute ?? t('unlimited')],
+            ...rates,
             [t('concurrency'), key.max_concurrency ?? t('unlimited')],
             [t('zdr'), key.zdr_only ? t('yes') : t('no')],
             [t('tags'), key.tags.length === 0 ? '–' : key.tags.join(', ')],

@@ -9,6 +9,7 @@ import { Money, Time } from '../../components/figures.tsx';
 import { MoreIcon } from '../../components/icons.tsx';
 import { Menu, MenuItem, MenuLine } from '../../components/menu.tsx';
 import { Facts, Page, Panel, Tiles } from '../../components/page.tsx';
+import { useRateFacts } from '../../components/rates.tsx';
 import { SaveButton } from '../../components/save-button.tsx';
 import { EmptyState, ErrorNote, Note, Skeleton } from '../../components/state.tsx';
 import { Tabs } from '../../components/tabs.tsx';
@@ -134,6 +135,7 @@ function WhySuspended({ of: { id }, onRevive }: { readonly of: Account; readonly
 
 function AccountFacts({ of: account }: { readonly of: Account }) {
   const t = useText<OperatorAccountTexts>('operator-accounts');
+  const rates = useRateFacts(account);
   const prices = useGet('/v1/admin/account_prices', { query: { account_id: account.id } });
   const { spend_limit: limit, billing } = account;
   return (
@@ -156,6 +158,7 @@ function AccountFacts({ of: account }: { readonly of: Account }) {
           [t('state'), <AccountState of={account} />],
           [t('plan'), account.plan_tier ?? '–'],
           [t('concurrency'), account.max_concurrency ?? t('ofPlan')],
+          ...rates,
           [t('models'), account.allowed_models === null ? t('allModels') : account.allowed_models.join(', ')],
           [
             t('spendLimit'),

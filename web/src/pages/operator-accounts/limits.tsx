@@ -2,6 +2,7 @@ import { useGet, useSend } from '../../api/use-api.ts';
 import { Button } from '../../components/button.tsx';
 import { Dialog } from '../../components/dialog.tsx';
 import { Checkbox, Field, FieldRow, Form, FormButtons, Select, TextField } from '../../components/form.tsx';
+import { RateFields, ratesIn } from '../../components/rates.tsx';
 import { Loaded } from '../../components/state.tsx';
 import { toast } from '../../components/toast.tsx';
 import { centsOf, dollarsTyped } from '../../format/money.ts';
@@ -71,6 +72,7 @@ export function LimitsDialog({ of: account, onClose }: LimitsProps) {
                     defaultValue={account.max_concurrency ?? ''}
                   />
                 </FieldRow>
+                <RateFields of={account} />
                 <TextField
                   name="credit_limit_cents"
                   label={t('creditLimit')}
@@ -126,6 +128,9 @@ function changesIn(form: FormData, account: Account) {
     ...(name === account.name ? {} : { name }),
     ...(plan === account.plan_tier ? {} : { plan_tier: plan }),
     ...(concurrency === account.max_concurrency ? {} : { max_concurrency: concurrency }),
+    ...Object.fromEntries(
+      Object.entries(ratesIn(form)).filter(([name, rate]) => rate !== account[name as keyof Account]),
+    ),
     ...(limit === account.credit_limit_cents ? {} : { credit_limit_cents: limit }),
     ...(isSame ? {} : { allowed_models: models }),
   };

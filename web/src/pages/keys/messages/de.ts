@@ -51,7 +51,6 @@ const de: Translated<KeyTexts> = {
   pausedText: 'Dieser Schlüssel ist angehalten: Alle seine Anfragen werden abgelehnt.',
   renews: 'Erneuert sich',
   requests: 'Anfragen',
-  requestsPerMinute: 'Anfragen je Minute',
   resume: 'Fortsetzen',
   revoke: 'Widerrufen',
   revokeText:
@@ -76,7 +75,6 @@ const de: Translated<KeyTexts> = {
   thisMonth: 'Dieser Monat',
   title: 'Schlüssel',
   today: 'Heute',
-  tokensPerMinute: 'Tokens je Minute',
   unlimited: 'keine eigene Grenze',
   yes: 'ja',
   yours: 'Ihnen',
