@@ -5,12 +5,12 @@
  */
 export const lineBudgets: Readonly<Record<string, number>> = {
   src: 5,
-  'src/account-api': 9942,
-  'src/accounts': 4413,
-  'src/app': 4769,
+  'src/account-api': 10098,
+  'src/accounts': 4423,
+  'src/app': 4788,
   'src/billing': 6681,
   'src/catalog': 701,
-  'src/cli': 10845,
+  'src/cli': 10634,
   'src/config': 4975,
   'src/generation': 653,
   'src/inference/batches': 1379,
@@ -21,16 +21,16 @@ export const lineBudgets: Readonly<Record<string, number>> = {
   'src/inference/engine-builds': 414,
   'src/inference/engines': 17878,
   'src/inference/files': 1013,
-  'src/inference/http': 2948,
+  'src/inference/http': 3024,
   'src/inference/images': 485,
   'src/inference/model-files': 2416,
   'src/inference/openapi': 1362,
   'src/inference/output-parsers': 1885,
-  'src/inference/pipeline': 5850,
+  'src/inference/pipeline': 6093,
   'src/inference/routing': 1909,
   'src/notifications': 591,
   'src/platform': 7258,
-  'src/store': 19023,
+  'src/store': 19349,
   'src/tax': 150,
 };
 
@@ -39,7 +39,7 @@ export const fileLinesMax = 500;
 
 /** Files that have more, and how many they may have. The tables of the database are one description. */
 export const longFiles: Readonly<Record<string, number>> = {
-  'src/store/schema/tables.ts': 1315,
+  'src/store/schema/tables.ts': 1359,
 };
 
 /** `src/inference/engines/openai/x.ts` counts for `src/inference/engines`, `src/store/x.ts` for `src/store`. */

@@ -70,6 +70,16 @@ type Asked = Pick<Call, 'account' | 'principal' | 'services'> & { readonly query
 
 /** Throws `unsupported_value` if the span is empty or too long for its buckets. */
 export async function askedReport(call: Asked): Promise<AskedReport> {
+  const by = [...new Set(call.query.group_by ?? [])].map((name) => dimensions[name]);
+  return { ...filterOf(call, by), ...(await askedBuckets(call)), by };
+}
+
+/** The buckets of a page. Throws like `askedReport`. */
+export async function askedBuckets(call: {
+  readonly account: Call['account'];
+  readonly services: Call['services'];
+  readonly query: Omit<ReportQuery, 'group_by'>;
+}): Promise<Pick<AskedReport, 'timeZone' | 'bounds' | 'nextFrom'>> {
   const { query } = call;
   const width = query.bucket_width ?? '1d';
   const timeZone = await timeZoneOf(call);
@@ -92,8 +102,7 @@ export async function askedReport(call: Asked): Promise<AskedReport> {
   const [usual, most] = pages[width];
   const bounds = bucketBounds(timeZone, width, { from, to }, Math.min(query.limit ?? usual, most));
   const end = bounds.at(-1)!;
-  const by = [...new Set(query.group_by ?? [])].map((name) => dimensions[name]);
-  return { ...filterOf(call, by), timeZone, bounds, by, nextFrom: end < to ? end : undefined };
+  return { timeZone, bounds, nextFrom: end < to ? end : undefined };
 }
 
 /** The usage that a sender may request, limited to visible keys and users. */
@@ -101,7 +110,7 @@ export function filterOf(
   call: Pick<Call, 'account' | 'principal'> & {
     readonly query: Pick<ReportQuery, 'model' | 'api_key_id' | 'user_id' | 'tag'>;
   },
-  by: readonly ReportDimension[],
+  by: readonly string[],
 ) {
   const { model, api_key_id: keyId, user_id: userId, tag } = call.query;
   const isPersonal = keyId !== undefined || userId !== undefined || by.includes('key') || by.includes('user');

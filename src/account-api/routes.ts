@@ -2,6 +2,7 @@ import type { AccountRoute } from './route.ts';
 import { adminRoutes } from './routes/admin.ts';
 import { alertRoutes } from './routes/alerts.ts';
 import { demoPaymentRoutes } from './routes/demo-payments.ts';
+import { errorRoutes } from './routes/errors.ts';
 import { exportRoutes } from './routes/export.ts';
 import { invoiceRoutes } from './routes/invoices.ts';
 import { receiptRoutes } from './routes/receipts.ts';
@@ -27,6 +28,7 @@ export const accountRoutes: readonly AccountRoute[] = [
   ...adminRoutes,
   ...alertRoutes,
   ...demoPaymentRoutes,
+  ...errorRoutes,
   ...exportRoutes,
   ...invoiceRoutes,
   ...receiptRoutes,

@@ -70,6 +70,11 @@ export interface LiveKey {
   readonly expiresAt: number | null;
 }
 
+/** Learns the hash of a key that is not live: it may be one that was. */
+interface RefusedKey {
+  keyHash: string | undefined;
+}
+
 interface KnownKey {
   readonly key: LiveKey;
   readonly account: AccountEntry;
@@ -197,16 +202,21 @@ export class Directory {
 
   /**
    * Finds the caller of a presented key. `malformed`: the text cannot be a key of this service; `cold`: only the database knows; undefined:
-   * the key is not live (never created, revoked, paused, expired, or of a suspended account), or its secret was ended by a rotation.
+   * the key is not live (never created, revoked, paused, expired, or of a suspended account), or its secret was ended by a rotation. Then
+   * `refused` learns its hash.
    */
-  find(presented: string): Caller | 'malformed' | 'cold' | undefined {
+  find(presented: string, refused?: RefusedKey): Caller | 'malformed' | 'cold' | undefined {
     const text = parseKey(presented);
     if (text === undefined) return 'malformed';
     const hash = lookUpHash(text, this.#secret);
     const known = this.#byHash.get(hash);
-    if (known === undefined) return this.#isWhole || this.unknown.has(hash) ? undefined : 'cold';
-    known.isUsed = true;
-    return this.#isLive(known, hash) ? { account: known.account.caller, key: known.key } : undefined;
+    if (known === undefined && !this.#isWhole && !this.unknown.has(hash)) return 'cold';
+    if (known !== undefined) {
+      known.isUsed = true;
+      if (this.#isLive(known, hash)) return { account: known.account.caller, key: known.key };
+    }
+    if (refused !== undefined) refused.keyHash = hash;
+    return undefined;
   }
 
   /** The caller with a key of this id, for work that it has left here; otherwise as `find`. */

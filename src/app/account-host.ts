@@ -234,6 +234,7 @@ function openParts(
     { name: 'usage_hours', everyMs: tidyEveryMs, runs: 'anywhere', run: addingUp(store) },
     { name: 'usage_retention', everyMs: forgetEveryMs, runs: 'alone', run: () => moveRetention({ ...shared, log }) },
     { name: 'usage_removal', everyMs: tidyEveryMs, runs: 'anywhere', run: (signal) => removeUsage(removal, signal) },
+    { name: 'errors_tidy', everyMs: tidyEveryMs, runs: 'alone', run: () => tidyErrors(store) },
     { name: 'store_tidy', everyMs: tidyEveryMs, runs: 'anywhere', run: () => store.tidy() },
     { name: 'mail_tidy', everyMs: forgetEveryMs, runs: 'alone', run: () => outbox.tidy() },
     { name: 'people_tidy', everyMs: forgetEveryMs, runs: 'alone', run: () => users.tidy() },
@@ -344,6 +345,10 @@ const removalMs = 2_000;
 /** Returns true if there is more to remove. */
 const removeUsage = async (removal: UsageRemoval, signal: AbortSignal): Promise<boolean> =>
   (await removal.run(removalMs, signal)).state === 'more';
+
+/** Sums old counts of errors by the hour; true: there is more to sum. */
+const tidyErrors = async ({ repositories, now }: Pick<Store, 'repositories' | 'now'>): Promise<boolean> =>
+  (await repositories.tidyErrors({ now: now() })).isMore;
 
 /** Names of what failed, without text that may hold client input. */
 function reasonOf(error: unknown): { readonly code: string } {

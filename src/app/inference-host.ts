@@ -183,7 +183,7 @@ export async function openServing(options: ServingOptions, opened: Opened): Prom
       await batches.close();
       await Promise.all([jsonThreads.close(), models.close(), spans?.close()]);
       work.pdfs.close();
-      await kept.files.close();
+      await Promise.all([kept.files.close(), kept.errorCounts.close()]);
       accounts.keyLookUps.close();
       await feed.close();
       await limits.counts.close();
@@ -419,7 +419,7 @@ type HostState = Pick<InferenceHostServices, 'ready' | 'isReady'>;
 
 function hostOf({ version, log, accountUrl, config }: ServingOptions, parts: HostParts, state: HostState): Server {
   const { running, now, newId, billing, secret, directory, keyLookUps, feed } = parts.accounts;
-  const { items, idempotency, files } = parts.kept;
+  const { items, idempotency, errorCounts, files } = parts.kept;
   const { callers, admission, bodyBudget, listener } = parts.limits;
   const { metrics, spans, jsonThreads } = parts;
   const { constraints, imageFetcher, fileParts, promptCounts } = parts.work;
@@ -434,6 +434,7 @@ function hostOf({ version, log, accountUrl, config }: ServingOptions, parts: Hos
       bodyBudget,
       items,
       idempotency,
+      errorCounts,
       imageFetcher,
       files,
       batches: parts.batches.batches,

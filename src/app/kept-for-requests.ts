@@ -10,6 +10,8 @@ import { Idempotency } from '../inference/pipeline/idempotency.ts';
 import { KeptItems } from '../inference/pipeline/stored-items.ts';
 import type { ServiceMetrics } from '../platform/metrics/service-metrics.ts';
 import type { Secret } from '../accounts/secret.ts';
+import { ErrorCounts } from '../inference/pipeline/error-counts.ts';
+import { StoreError } from '../store/store-error.ts';
 import type { ActiveRequests } from '../inference/pipeline/active-requests.ts';
 import type { Log } from '../platform/log.ts';
 import type { Store } from './stores.ts';
@@ -48,6 +50,17 @@ export async function openKept(options: KeptOptions) {
     counted: (outcome) => metrics().idempotent(outcome),
     failed: (what, code) => log.service({ level: 'warn', event: `idempotency_${what}_failed`, detail: { code } }),
   });
+  const errorCounts = new ErrorCounts({
+    repositories,
+    now,
+    failed: (error) =>
+      log.service({
+        level: 'warn',
+        event: 'error_counts_unwritten',
+        detail: { code: error instanceof StoreError ? error.code : 'unexpected' },
+      }),
+  });
+  opened.push(() => errorCounts.close());
   const files = new Files({
     repositories,
     bytes: fileBytes(config, environment),
@@ -66,7 +79,7 @@ export async function openKept(options: KeptOptions) {
   tidyItems.unref();
   const stopTidying = (): void => clearInterval(tidyItems);
   opened.push(stopTidying);
-  return { items, idempotency, files, stopTidying };
+  return { items, idempotency, errorCounts, files, stopTidying };
 }
 
 export const boundsOf = ({ files }: Config) => ({ filesMax: files.perAccountMax, bytesMax: files.bytesPerAccountMax });

@@ -1,5 +1,6 @@
 import { generationReceipts } from '../account-api/generation-object.ts';
 import type { GenerationReceipt } from '../account-api/generation-object.ts';
+import { refusedObject } from '../account-api/routes/errors.ts';
 import { accountMeant, olderThanKept, OperationError } from '../accounts/operation.ts';
 import { dollars } from '../platform/dollars.ts';
 import type { Context } from './context.ts';
@@ -13,15 +14,20 @@ export async function showReceipt(
   { account }: { readonly account?: string },
   id = '',
 ): Promise<number> {
-  const receipts = await reading(context, async ({ repositories, now }) => {
+  const { receipts, refused } = await reading(context, async ({ repositories, now }) => {
     const accountId = await accountMeant(account, repositories);
     const rows = await repositories.findUsage({ accountId, id, now: now });
-    if (rows.length === 0)
+    const found = rows.length > 0 ? [] : await repositories.listRefused({ accountId, id, limit: 20 });
+    if (rows.length === 0 && found.length === 0)
       throw new OperationError(
         `${accountId} has no request ${id}${await olderThanKept(repositories)}. List them with: tokenhouse usage --account ${accountId}`,
       );
-    return await generationReceipts(accountId, rows, repositories);
+    return { receipts: await generationReceipts(accountId, rows, repositories), refused: found.map(refusedObject) };
   });
+  if (refused.length > 0) {
+    context.print.result(refused.length === 1 ? refused[0] : refused, refused.flatMap(refusedLines));
+    return 0;
+  }
   const several =
     receipts.length === 1
       ? []
@@ -32,6 +38,18 @@ export async function showReceipt(
   ]);
   return 0;
 }
+
+/** A request that was refused has no receipt. */
+const refusedLines = (refused: ReturnType<typeof refusedObject>): readonly string[] => [
+  `${refused.request_id} · ${refused.model ?? 'no model'} · refused with HTTP ${refused.status}`,
+  `key      ${refused.key_id}`,
+  `time     ${new Date(refused.created_at * 1000).toISOString().replace('.000Z', 'Z')}`,
+  `code     ${refused.error_code}`,
+  ...(refused.message === null ? [] : [`said     ${refused.message}`]),
+  `when     ${refused.meaning}`,
+  `do       ${refused.remedy}`,
+  'charge   nothing',
+];
 
 function linesOf(receipt: GenerationReceipt): readonly Line[] {
   const time = (seconds: number): string => new Date(seconds * 1000).toISOString().replace('.000Z', 'Z');

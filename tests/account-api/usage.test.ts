@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test, type TestContext } from 'node:test';
 
+import { errorRoutes } from '../../src/account-api/routes/errors.ts';
 import { exportRoutes } from '../../src/account-api/routes/export.ts';
 import { limitRoutes } from '../../src/account-api/routes/limits.ts';
 import { modelRoutes } from '../../src/account-api/routes/models.ts';
@@ -19,7 +20,7 @@ import { openHost } from './host.ts';
 import type { TestHost } from './host.ts';
 
 const hourMs = 3_600_000;
-const routes = [...usageRoutes, ...limitRoutes, ...modelRoutes, ...exportRoutes];
+const routes = [...usageRoutes, ...limitRoutes, ...modelRoutes, ...exportRoutes, ...errorRoutes];
 const seconds = (text: string): number => Date.parse(text) / 1000;
 
 interface Scene {
@@ -591,4 +592,63 @@ test('of requests from before the retention there are sums, and the answers say 
   await get(minutes(at(1, 600)));
   await get(minutes(at(2, 600)));
   await get(minutes(at(40, 600)));
+});
+
+test('errors are counted in the buckets of the reports, and refused requests are listed, for those who may see them', async (t) => {
+  const { host, get, owner } = await scene(t, () => Date.parse('2026-05-05T12:00:00Z'));
+  const { repositories } = host.services.operations;
+  const at = Date.parse('2026-05-05T10:00:00Z');
+  const keyId = 'key_ownedByNobody';
+  const count = { accountId: 'acct_a', minute: at, keyId, modelId: 'demo', code: 'insufficient_credits' };
+  const row = (index: number) => ({
+    ...{ requestId: uuid(), publicId: `req_${index}`, clientId: null, at: at + index, keyId, model: 'demo' },
+    ...{ accountId: index === 0 ? 'acct_b' : 'acct_a', code: 'insufficient_credits', message: 'No credit.' },
+  });
+  await repositories.addErrors({
+    counts: [
+      { ...count, refusals: 7, failures: 0 },
+      { ...count, minute: at + 3_600_000, modelId: '', code: 'http_403', refusals: 1, failures: 0 },
+      { ...count, minute: at + 3_600_000, code: 'backend_timeout', refusals: 0, failures: 2 },
+      { ...count, accountId: 'acct_b', refusals: 100, failures: 0 },
+    ],
+    refused: Array.from({ length: 30 }, (_, index) => row(index)),
+  });
+  const sums = async (query: string, key = owner) =>
+    (
+      (await get(`/v1/errors?start_time=${at / 1000}&end_time=${at / 1000 + 7200}&bucket_width=1h${query}`, key)) as {
+        data: { results: Record<string, unknown>[] }[];
+      }
+    ).data.map(({ results }) => results);
+  const result = (refused: number, failed: number, of: Record<string, string | null> = {}) => ({
+    ...{ num_refused_requests: refused, num_failed_requests: failed },
+    ...{ model: null, api_key_id: null, user_id: null, error_code: null, ...of },
+  });
+  assert.deepEqual(await sums(''), [[result(7, 0)], [result(1, 2)]]);
+  assert.deepEqual(await sums('&error_code=http_403'), [[], [result(1, 0)]]);
+  assert.deepEqual(await sums('&group_by=model&model=demo'), [
+    [result(7, 0, { model: 'demo' })],
+    [result(0, 2, { model: 'demo' })],
+  ]);
+  // A viewer's management key sees the account's sums, and of keys only those without a person: here, none is stored.
+  const viewer = await host.key('acct_a', 'viewer');
+  assert.deepEqual(await sums('', viewer), await sums(''));
+  assert.deepEqual(await sums('&group_by=api_key_id', viewer), [[], []]);
+  assert.deepEqual(await sums('&group_by[]=api_key_id&group_by[]=error_code'), [
+    [result(7, 0, { api_key_id: keyId, error_code: 'insufficient_credits' })],
+    (await sums('&group_by[]=api_key_id&group_by[]=error_code'))[1],
+  ]);
+  const first = (await get('/v1/refusals?limit=20')) as { data: Record<string, unknown>[]; next_after: string };
+  const second = (await get(`/v1/refusals?limit=20&after=${first.next_after}`)) as { data: Record<string, unknown>[] };
+  const ids = [...first.data, ...second.data].map(({ request_id: id }) => id);
+  assert.deepEqual(
+    ids,
+    Array.from({ length: 29 }, (_, index) => `req_${29 - index}`),
+  );
+  const [found] = ((await get('/v1/refusals?id=req_5')) as { data: Record<string, unknown>[] }).data;
+  assert.deepEqual(
+    [found?.['status'], found?.['message'], found?.['remedy']],
+    [402, 'No credit.', errorTable.insufficient_credits.remedy],
+  );
+  assert.deepEqual(((await get('/v1/refusals?error_code=http_403')) as { data: unknown[] }).data, []);
+  assert.deepEqual(((await get('/v1/refusals', viewer)) as { data: unknown[] }).data, []);
 });

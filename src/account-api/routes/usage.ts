@@ -77,7 +77,8 @@ const groupFields = {
   tag: nullable(Type.String()),
 };
 
-const pageSchema = (
+/** The answer of a report. */
+export const bucketPageSchema = (
   result: Readonly<Record<string, ReturnType<typeof Type.String> | ReturnType<typeof Type.Integer>>> | object,
 ) =>
   Type.Object({
@@ -275,11 +276,11 @@ export const usageRoutes: readonly AccountRoute[] = [
     description: `Tokens and requests, by the time when requests ended. The first bucket begins at start_time, the last ends at end_time. ${seen}`,
     access: everyRole,
     query: reportQuery,
-    answers: [{ status: 200, description: 'A page of buckets.', schema: pageSchema(usageFields) }],
+    answers: [{ status: 200, description: 'A page of buckets.', schema: bucketPageSchema(usageFields) }],
     handle: async (call) => {
       const asked = await askedReport(call);
       const rows = await readable(call.services.operations.repositories.reportUsage(asked));
-      return pageOf(asked, rows, usageResult);
+      return bucketPage(asked, rows, usageResult);
     },
   }),
   route({
@@ -291,13 +292,13 @@ export const usageRoutes: readonly AccountRoute[] = [
     description: `Charges of requests, by the time when they ended, and refunds of charges, by the time of the refund. ${seen}`,
     access: everyRole,
     query: reportQuery,
-    answers: [{ status: 200, description: 'A page of buckets.', schema: pageSchema(costFields) }],
+    answers: [{ status: 200, description: 'A page of buckets.', schema: bucketPageSchema(costFields) }],
     handle: async (call) => {
       const asked = await askedReport(call);
       const { repositories } = call.services.operations;
       const rows = (await readable(repositories.reportUsage(asked))).filter(({ cost }) => cost > 0n);
       const refunds = await repositories.reportRefunds(asked);
-      return pageOf<ReportRow | RefundSum>(asked, [...rows, ...refunds], costResult);
+      return bucketPage<ReportRow | RefundSum>(asked, [...rows, ...refunds], costResult);
     },
   }),
 ];
@@ -333,8 +334,8 @@ const groupOf = ({ model, key, user, tag: label }: Pick<ReportRow, 'model' | 'ke
   tag: label,
 });
 
-function pageOf<Row extends { readonly bucket: number }>(
-  { timeZone, bounds, nextFrom }: AskedReport,
+export function bucketPage<Row extends { readonly bucket: number }>(
+  { timeZone, bounds, nextFrom }: Pick<AskedReport, 'timeZone' | 'bounds' | 'nextFrom'>,
   rows: readonly Row[],
   shown: (row: Row) => object,
 ) {

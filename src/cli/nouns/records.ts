@@ -1,4 +1,4 @@
-import { filterOf, limitOption, lists, loads, onlyAccount, option, word } from '../command-row.ts';
+import { filterOf, limitOption, lists, loads, meantAccount, onlyAccount, option, word } from '../command-row.ts';
 import type { CommandRow, Listing } from '../command-row.ts';
 import type { Context } from '../context.ts';
 import { calendarMonth, refused, wholeNumber } from '../option.ts';
@@ -122,6 +122,12 @@ export const webhookCommands: readonly CommandRow[] = [
   ),
 ];
 
+interface ErrorsOptions {
+  readonly by: 'code' | 'model' | 'key' | 'day';
+  readonly account?: string;
+  readonly days: number;
+}
+
 interface CostsOptions {
   readonly by: 'model' | 'key' | 'account' | 'day' | 'month' | 'tag';
   readonly account?: string;
@@ -145,6 +151,61 @@ export const usageCommands: readonly CommandRow[] = [
     ],
     () => import('../usage.ts').then(({ showUsage }) => showUsage),
   ),
+  lists({
+    name: 'refusals',
+    about: 'list the last refused requests, newest first, with what they were told',
+    takes: [onlyAccount, limitOption(1000, 20)],
+    api: ({ account, limit }: Listing) => ({ path: '/v1/refusals', account, limit }),
+    read: async ({ repositories }, options: Listing) => {
+      const { refusedObject } = await import('../../account-api/routes/errors.ts');
+      return (await repositories.listRefused(filterOf(options))).map(refusedObject);
+    },
+    columns: {
+      at: ({ created_at: at }) => timeText(at),
+      request: ({ request_id: id }) => id,
+      key: ({ key_id: key }) => key,
+      model: ({ model }) => model,
+      code: ({ error_code: code }) => code,
+      message: ({ message, meaning }) => message ?? meaning,
+    },
+  }),
+  {
+    name: 'errors',
+    about: 'count refused and failed requests',
+    takes: [
+      option('--by <what>', 'group by', undefined, 'code').choices(['code', 'model', 'key', 'day']),
+      meantAccount,
+      option('--days <number>', 'how many days back', wholeNumber(1, 92), 30),
+    ],
+    run: async (context: Context, { by, account, days }: ErrorsOptions) => {
+      const [{ reading }, { accountMeant }] = await Promise.all([
+        import('../database.ts'),
+        import('../../accounts/operation.ts'),
+      ]);
+      const rows = await reading(context, async ({ repositories, now }) => {
+        const accountId = await accountMeant(account, repositories);
+        const to = Math.floor(now / dayMs) * dayMs + dayMs;
+        const bounds =
+          by === 'day'
+            ? Array.from({ length: days + 1 }, (_, day) => to - (days - day) * dayMs)
+            : [to - days * dayMs, to];
+        const sums = await repositories.sumErrors({ accountId, bounds, by: by === 'day' ? [] : [by] });
+        return sums.map(({ bucket, refusals, failures, ...of }) => ({
+          [by]: by === 'day' ? new Date(bounds[bucket]!).toISOString().slice(0, 10) : of[by],
+          refused: refusals,
+          failed: failures,
+        }));
+      });
+      context.print.result(
+        rows,
+        table(
+          [by, 'refused', 'failed'],
+          rows.map((row) => [row[by] as string | null, row.refused as number, row.failed as number]),
+        ),
+      );
+      return 0;
+    },
+  },
   {
     name: 'costs',
     about: 'sum the usage and cost of requests',

@@ -10,7 +10,7 @@ import type { Body } from './body.ts';
 import { callerOf, caughtUp, requireCaller, zdrRequired } from './caller.ts';
 import type { Exchange } from './exchange.ts';
 import { respondKeyed } from './keyed.ts';
-import { beginOrder, ordering, parseBody } from './ordering.ts';
+import { beginOrder, modelNamed, ordering, parseBody } from './ordering.ts';
 import { methodNotAllowed } from './plain-routes.ts';
 import type { Generating } from './run-order.ts';
 import { respondEvents, respondWhole, sendJson } from './respond.ts';
@@ -56,6 +56,7 @@ export async function answerInference(route: Route, exchange: Exchange): Promise
   // A stream is awaited below, and what a suspended function refers to stays in memory: the body, once more for each running answer.
   body = undefined;
   if (isOn(exchange, 'count')) {
+    exchange.modelAsked = modelNamed(json);
     sendJson(exchange, 200, await countInput(json, exchange, services));
     return;
   }

@@ -50,6 +50,8 @@ export abstract class CallRecord implements Omit<RunningCall, 'route'> {
   receivedMs = this.begunMs;
   engineMs = 0;
   waits: Wait[] | undefined = undefined;
+  /** What the body names as its model; the catalog may not have it. */
+  modelAsked: unknown = undefined;
   /** The model that was requested, if another one serves. */
   fallbackFrom: string | undefined = undefined;
   /** Set when its hold has been settled: then its log line has been written. */
@@ -85,6 +87,11 @@ export abstract class CallRecord implements Omit<RunningCall, 'route'> {
     // As with `Service-ZDR: required`, nothing chosen by the client is kept.
     this.publicId = publicIdOf(this.id);
     this.clientId = null;
+  }
+
+  /** `undefined`: not known yet, or nobody. */
+  get caller(): Caller | undefined {
+    return this.#caller;
   }
 
   get account(): Caller['account'] {

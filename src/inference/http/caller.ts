@@ -1,4 +1,4 @@
-import type { Caller, Directory } from '../../accounts/directory.ts';
+import type { Caller } from '../../accounts/directory.ts';
 import { presentedKey } from '../../accounts/presented-key.ts';
 import { ApiError } from '../../platform/errors.ts';
 import type { Headers } from '../dialects/dialect.ts';
@@ -15,7 +15,7 @@ export function callerOf(exchange: Exchange): Caller | undefined | Promise<Calle
 }
 
 function knownCaller(exchange: Exchange): Caller | 'cold' | undefined {
-  const found = authenticate(exchange.headers, exchange.host.services.directory);
+  const found = authenticate(exchange);
   if (typeof found !== 'object') return found;
   exchange.claim(found);
   checkAccess(found, exchange);
@@ -51,10 +51,10 @@ const databaseSilent = (): ApiError =>
   new ApiError('internal_error', 'The database does not answer.', { retryAfterSeconds: 1 });
 
 /** Specification §5.1 and §5.4; `undefined` when no credentials were sent; `cold`: the key has to be read first. */
-function authenticate(headers: Headers, directory: Directory): Caller | 'cold' | undefined {
-  const presented = presentedKey(headers);
+function authenticate(exchange: Exchange): Caller | 'cold' | undefined {
+  const presented = presentedKey(exchange.headers);
   if (presented === undefined) return undefined;
-  const found = directory.find(presented);
+  const found = exchange.host.services.directory.find(presented, exchange);
   if (found === 'cold') return found;
   if (found === undefined || found === 'malformed') {
     throw new ApiError(

@@ -30,6 +30,8 @@ export class Exchange extends CallRecord implements Origin {
   repeatOf: string | undefined = undefined;
   /** Why the answer is an error, for the log; set by `sendError` and `respondStream`. */
   error: ApiError | undefined = undefined;
+  /** The hash of its key, if that is not live. */
+  keyHash: string | undefined = undefined;
   /** Held for a large body. */
   large: Slot | undefined = undefined;
 

@@ -14,6 +14,7 @@ import type { Files } from '../files/files.ts';
 import type { PublishedDocument } from '../openapi/published.ts';
 import type { ActiveRequests } from '../pipeline/active-requests.ts';
 import type { ServeServices } from '../pipeline/call.ts';
+import type { ErrorCounts } from '../pipeline/error-counts.ts';
 import type { Idempotency } from '../pipeline/idempotency.ts';
 import type { RunServices } from '../pipeline/run.ts';
 import type { Lease } from '../pipeline/runtime-config.ts';
@@ -45,6 +46,7 @@ export interface InferenceHostServices
   readonly bodyBudget: BodyBudget;
   readonly items: KeptItems;
   readonly idempotency: Idempotency;
+  readonly errorCounts: Pick<ErrorCounts, 'refused' | 'refusedKey' | 'failed'>;
   readonly files: Files;
   readonly batches: Batches;
   /** Called once, with what runs the lines of batches. */

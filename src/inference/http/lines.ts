@@ -11,6 +11,7 @@ import type { InferenceRoute } from '../pipeline/route.ts';
 import { largeBodyBytes } from './body.ts';
 import { CallRecord } from './call-record.ts';
 import { zdrRequired } from './caller.ts';
+import { noteError } from './note-error.ts';
 import type { Host } from './host.ts';
 import { beginOrder, ordering, parseBody } from './ordering.ts';
 import { inferenceRoutes } from './routes.ts';
@@ -169,6 +170,7 @@ function report(call: LineCall, error: ApiError | undefined): void {
       errorCode: error.code,
       totalMs,
     });
+  noteError(call, error);
   host.services.metrics.request({
     api: route.api,
     model: order?.model.id ?? '',

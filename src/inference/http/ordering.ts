@@ -20,10 +20,15 @@ export function parseBody(body: Body, share: BodyShare, call: CallRecord): unkno
 /** Checks a parsed body, and makes an order of it. */
 export function ordering(json: unknown, call: Generates): Order | Promise<Order> {
   const { services } = call.host;
+  call.modelAsked = modelNamed(json);
   const allowing = allow(json, call.route.dialect, call, services);
   const place = (allowed: Allowed<AnswerFormat>): Order | Promise<Order> => placeOrder(allowed, call, services);
   return allowing instanceof Promise ? allowing.then(place) : place(allowing);
 }
+
+/** What a parsed body names as its model. */
+export const modelNamed = (json: unknown): unknown =>
+  typeof json === 'object' && json !== null ? (json as { readonly model?: unknown }).model : undefined;
 
 /** From here on the request uses its models' backends, and its time runs. */
 export function beginOrder(order: Order, call: CallRecord, share: BodyShare): void {

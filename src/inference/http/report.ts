@@ -4,6 +4,7 @@ import type { Order } from '../pipeline/order.ts';
 import { isBatchesPath } from './batch-routes.ts';
 import type { Exchange } from './exchange.ts';
 import { isFilesPath } from './file-routes.ts';
+import { noteError, noteRefusedKey } from './note-error.ts';
 
 /** Writes one line per request: requests with a hold already have theirs. Successful health checks and catalog requests have none. */
 export function report(exchange: Exchange): void {
@@ -11,6 +12,10 @@ export function report(exchange: Exchange): void {
   if (receipt === undefined) {
     if (error !== undefined) logRefusal(exchange);
     else if (repeatOf !== undefined && order !== undefined) logReplay(exchange, repeatOf, order);
+  }
+  if (error !== undefined || (receipt?.errorCode ?? null) !== null) {
+    if (exchange.caller === undefined) noteRefusedKey(exchange);
+    else if (exchange.running.cancelled !== 'client-left') noteError(exchange, error);
   }
   measure(exchange);
 }

@@ -54,6 +54,12 @@ export function modelFor(id: string, caller: Caller, catalog: Catalog, time: num
   });
 }
 
+/** The catalog's id of a model that a caller has named; empty: there is none, or not for this caller. */
+export function knownModel(id: unknown, caller: Caller, catalog: Catalog, time: number): string {
+  const found = typeof id === 'string' ? catalog.find(id, time) : undefined;
+  return found !== undefined && isShownTo(found.model, caller) ? found.model.id : '';
+}
+
 const idLengthShown = 100;
 const modelsShown = 50;
 

@@ -20,11 +20,13 @@ const erased = [
   'auto_topup',
   'payment_method',
   'account_price',
+  'error_count',
+  'refused_request',
 ] as const satisfies readonly (keyof Database)[];
 
 /**
  * Erases all data of a suspended customer that accounting does not need: its users, files, stored items, answers, mail, webhooks, alerts,
- * payment methods and prices, and all names. Ledger, usage, payments, invoices, receipts and the audit log stay, with ids instead of names.
+ * payment methods and prices, refused requests, and all names. Ledger, usage, payments, invoices, receipts and the audit log stay, with ids instead of names.
  * false: there is no such account, or it is not suspended. Idempotent.
  */
 export async function eraseAccount(

@@ -26,6 +26,8 @@ export const exportedSections = {
   auto_topup: { table: 'auto_topup', of: ofAccount, key: ['account_id'] },
   ledger: { table: 'transfer', of: ['debit_account', 'credit_account'], key: ['at', 'id'] },
   usage: { table: 'usage', of: ofAccount, key: ['ended_at', 'request_id'] },
+  errors: { table: 'error_count', of: ofAccount, key: ['minute', 'key_id', 'model_id', 'code'] },
+  refused: { table: 'refused_request', of: ofAccount, key: ['request_id'] },
   invoices: { table: 'invoice', of: ofAccount, key: ['id'], page: 50 },
   receipts: { table: 'receipt', of: ofAccount, key: ['id'], page: 50 },
   files: { table: 'file', of: ofAccount, key: ['created_at', 'id'], without: ['replica_id'] },

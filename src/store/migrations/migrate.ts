@@ -10,6 +10,7 @@ import { StoreError } from '../store-error.ts';
 import { tiers } from './101-tiers.ts';
 import { batches } from './102-batches.ts';
 import { completeHours } from './103-complete-hours.ts';
+import { refusals } from './104-refusals.ts';
 import type { Step } from './step.ts';
 
 /** The first schema that can be upgraded: a database without steps was created with everything up to here. */
@@ -20,6 +21,7 @@ export const steps: Record<string, Step> = {
   '101-tiers': tiers,
   '102-batches': batches,
   '103-complete-hours': completeHours,
+  '104-refusals': refusals,
 };
 
 export const migrationNames = (): readonly string[] => [baseline, ...Object.keys(steps)];

@@ -30,6 +30,7 @@ import * as payments from './payments.ts';
 import * as demoPayments from './demo-payments.ts';
 import * as invoices from './invoices.ts';
 import * as receipts from './receipts.ts';
+import * as refusals from './refusals.ts';
 import * as invitations from './invitations.ts';
 import * as members from './members.ts';
 import { endSecretsOf } from './one-time-secrets.ts';
@@ -188,6 +189,9 @@ const rowOperations = {
   accountsOfRequest: usageRows.accountsOfRequest,
   listGenerations: generations.listGenerations,
   cursorOf: generations.cursorOf,
+  keysOfHashes: refusals.keysOfHashes,
+  addErrors: refusals.addErrors,
+  listRefused: refusals.listRefused,
   recordAudit: audit.recordAudit,
   listAudit: audit.listAudit,
   loadLimitWindows: limitWindows.loadLimitWindows,
@@ -239,6 +243,8 @@ const storedOperations = {
   nextKeptSince: retention.nextKeptSince,
   removeUsage: removal.removeUsage,
   freeUsageSpace: async (db: Kysely<Database>, _request: object) => ({ isMore: await removal.freePages(db) }),
+  sumErrors: refusals.sumErrors,
+  tidyErrors: refusals.tidyErrors,
   forgetChanges: changes.forgetChanges,
   keepItems: keptItems.keepItems,
   findKeptItems: keptItems.findKeptItems,

@@ -1249,6 +1249,48 @@ const webhook_delivery = table(
   },
 );
 
+/**
+ * Requests that ended with an error, by minute; by hour once they are days old. No account is referenced: counting must not lock one.
+ */
+const error_count = table(
+  {
+    account_id: text,
+    /** When the minute, or the hour, began. */
+    minute: time,
+    /** Empty: more kinds of errors came in that minute than are kept apart. */
+    key_id: text,
+    /** Empty: not known, or more than are kept apart. */
+    model_id: text,
+    code: text,
+    /** Requests that were refused, and have no row of usage. */
+    refusals: count,
+    /** Requests that have one, and failed. */
+    failures: count,
+  },
+  {
+    key: ['account_id', 'minute', 'key_id', 'model_id', 'code'],
+    indexes: { age: ['minute'], fold: { on: ['minute'], where: 'minute % 3600000 <> 0' } },
+  },
+);
+
+/** The last refused requests of each account. Nothing of their content. */
+const refused_request = table(
+  {
+    account_id: text,
+    request_id: bytes,
+    public_id: text,
+    client_id: text.null,
+    at: time,
+    key_id: text,
+    /** Null: not known. */
+    model: text.null,
+    code: text,
+    /** Null: it quotes the request, or zero data retention was required. */
+    message: text.null,
+  },
+  { key: ['account_id', 'request_id'], indexes: { public: ['public_id'] } },
+);
+
 /** By name; a table comes after those that it references. */
 export const tables = {
   account,
@@ -1307,6 +1349,8 @@ export const tables = {
   notice,
   webhook_endpoint,
   webhook_delivery,
+  error_count,
+  refused_request,
 };
 
 export type TableName = keyof typeof tables;
