@@ -5,13 +5,13 @@
  */
 export const lineBudgets: Readonly<Record<string, number>> = {
   src: 5,
-  'src/account-api': 10098,
+  'src/account-api': 10636,
   'src/accounts': 4423,
-  'src/app': 4788,
+  'src/app': 5057,
   'src/billing': 6681,
   'src/catalog': 701,
-  'src/cli': 10634,
-  'src/config': 4975,
+  'src/cli': 10187,
+  'src/config': 5257,
   'src/generation': 653,
   'src/inference/batches': 1379,
   'src/inference/claims': 329,
@@ -29,7 +29,7 @@ export const lineBudgets: Readonly<Record<string, number>> = {
   'src/inference/pipeline': 6093,
   'src/inference/routing': 1909,
   'src/notifications': 591,
-  'src/platform': 7258,
+  'src/platform': 7326,
   'src/store': 19349,
   'src/tax': 150,
 };

@@ -1,6 +1,7 @@
 import type { AccountRoute } from './route.ts';
 import { adminRoutes } from './routes/admin.ts';
 import { alertRoutes } from './routes/alerts.ts';
+import { configurationRoutes } from './routes/configuration.ts';
 import { demoPaymentRoutes } from './routes/demo-payments.ts';
 import { errorRoutes } from './routes/errors.ts';
 import { exportRoutes } from './routes/export.ts';
@@ -27,6 +28,7 @@ import { webhookRoutes } from './routes/webhooks.ts';
 export const accountRoutes: readonly AccountRoute[] = [
   ...adminRoutes,
   ...alertRoutes,
+  ...configurationRoutes,
   ...demoPaymentRoutes,
   ...errorRoutes,
   ...exportRoutes,

@@ -3,6 +3,7 @@ import type { BackendState, SourceState } from '../config/backend-state.ts';
 import type { BackendLook } from '../config/backend-look.ts';
 import type { Model } from '../catalog/model.ts';
 import type { Config, ModelConfig } from '../config/config.ts';
+import type { ConfigEditor } from '../config/editor.ts';
 import type { Mailer } from '../notifications/mail/mailer.ts';
 import type { Users } from '../accounts/users/users.ts';
 import type { DemoProvider } from '../billing/payments/demo.ts';
@@ -34,6 +35,10 @@ export interface AccountServices {
   readonly modelOf?: (model: ModelConfig) => Model;
   /** The sources of backends that are not in the configuration. */
   readonly sources?: () => readonly SourceState[];
+  /** Changes the configuration file. */
+  readonly configEditor?: ConfigEditor;
+  /** Asks a server what it is, and if a model is named, sends it requests. Throws `OperationError`. */
+  readonly probeServer?: (asked: AskedServer, signal: AbortSignal) => Promise<ProbedServer>;
   /** Stores mails durably, then sends them. */
   readonly mailer: Mailer;
   /** Users who sign in. */
@@ -50,6 +55,29 @@ export interface AccountServices {
   readonly webhookSecret: (endpointId: string, version: number) => string;
   /** Throws `unsupported_value` for an address that may not be used. */
   readonly checkWebhookUrl: (url: string) => void;
+}
+
+export interface AskedServer {
+  readonly url: string;
+  readonly apiKey?: string | undefined;
+  readonly apiKeyEnv?: string | undefined;
+  readonly flavor?: string | undefined;
+  readonly model?: string | undefined;
+}
+
+export interface ProbedServer {
+  readonly url: string;
+  readonly flavor: string;
+  readonly models: readonly { readonly id: string; readonly contextLength: number | null }[];
+  /** Null if no model was named. */
+  readonly answer: {
+    readonly kind: 'chat' | 'embeddings' | 'rerank';
+    readonly tools: boolean;
+    readonly reasoning: boolean;
+    readonly text: string | null;
+    readonly dimensions: number | null;
+    readonly tokens_per_second: number;
+  } | null;
 }
 
 export interface SystemReading {

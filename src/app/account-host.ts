@@ -10,7 +10,9 @@ import type { FirstAccount } from '../accounts/first-account.ts';
 import { firstOwnerLink, ownerLinkUrl } from '../accounts/owner.ts';
 import type { OperationServices } from '../accounts/operation.ts';
 import type { Config, StorageConfig } from '../config/config.ts';
+import { ConfigEditor } from '../config/editor.ts';
 import type { Environment } from '../config/environment.ts';
+import { configSchema } from '../config/schema.ts';
 import { inferenceUrlFor, localUrl, publicUrl } from '../config/public-url.ts';
 import type { ReloadOutcome } from '../config/reload-outcome.ts';
 import { listenForControl } from './control/control-server.ts';
@@ -40,6 +42,7 @@ import { moveRetention } from './usage-retention.ts';
 import { StoreError } from '../store/store-error.ts';
 import type { Store } from './stores.ts';
 import { openMetrics } from './telemetry-exports.ts';
+import { serverProbe } from './probed-server.ts';
 import { openNotifications } from './notifications.ts';
 import type { Notifications } from './notifications.ts';
 
@@ -48,8 +51,8 @@ export interface OperatingOptions {
   readonly environment: Environment;
   readonly version: string;
   readonly log: Log;
-  /** Reads the configuration again while `running` is in force; throws `ConfigError`. */
-  readonly readConfig: (running: Config) => Config;
+  /** Reads the configuration again while `running` is in force, or in its place a text; throws `ConfigError`. */
+  readonly readConfig: (running: Config, text?: string) => Config;
   /** The path of the configuration file, which may not exist. */
   readonly configFile: string;
   readonly store: Pick<Store, 'alone' | 'repositories' | 'now' | 'tidy'>;
@@ -260,13 +263,21 @@ function openParts(
 }
 
 function openAccountHost(
-  { config, environment, version, operations, figures, isReady, log }: OperatingOptions,
-  { listener, trustedProxies, sources }: ConfigWatcher,
+  options: OperatingOptions,
+  watcher: ConfigWatcher,
   { services }: Parts,
   inferenceUrl: AccountHostOptions['inferenceUrl'],
 ): Server {
+  const { config, environment, version, operations, figures, isReady, log } = options;
+  const { listener, trustedProxies, sources } = watcher;
+  const configEditor = new ConfigEditor({
+    file: options.configFile,
+    schema: configSchema(),
+    read: (text) => options.readConfig(watcher.config(), text),
+    reload: watcher.reload,
+  });
   return createAccountHost(
-    { ...services, inferenceUrl, sources },
+    { ...services, inferenceUrl, sources, configEditor, probeServer: serverProbe(environment) },
     {
       version,
       newRequestId: () => publicIdOf(operations.newId()),

@@ -160,6 +160,7 @@ function startedWith(model: ModelConfig, limits: LimitsConfig): readonly unknown
     'zdrCapabilities',
     'backends',
     'sources',
+    'disabled',
   ];
   const started = Object.entries(model).filter(([name]) => !cardOnly.includes(name as keyof ModelConfig));
   return [started, reasons(model), purposeOn(model), limits.firstTokenTimeoutMs, limits.streamIdleTimeoutMs];

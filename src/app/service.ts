@@ -12,8 +12,8 @@ export interface ServiceOptions {
   readonly environment: Environment;
   /** Version of the program, for the metrics and the status. */
   readonly version: string;
-  /** Reads the configuration again while `running` is in force; throws `ConfigError`. */
-  readonly readConfig: (running: Config) => Config;
+  /** Reads the configuration again while `running` is in force, or in its place a text; throws `ConfigError`. */
+  readonly readConfig: (running: Config, text?: string) => Config;
   /** The path of the configuration file, which may not exist. */
   readonly configFile: string;
   readonly log: LogOutput;

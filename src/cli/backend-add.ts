@@ -1,15 +1,13 @@
 import { OperationError } from '../accounts/operation.ts';
+import { askServer, capabilitiesFound, serverAt, ServerRefused, type ServerFindings } from '../app/server-probe.ts';
 import { withBackend, withModel } from '../config/edit.ts';
+import type { ModelConfig } from '../config/config.ts';
 import type { FlavorName } from '../generation/flavor-names.ts';
-import type { Engine } from '../inference/engines/engine.ts';
-import { flavors } from '../inference/engines/openai/flavors/flavors.ts';
-import { createOpenAiEngine } from '../inference/engines/openai/openai-engine.ts';
-import { probeBackend, type ProbeResult } from '../inference/engines/openai/probe.ts';
-import { ApiError } from '../platform/errors.ts';
+import type { ProbeResult } from '../inference/engines/openai/probe.ts';
 import { CommandFailure } from './command-failure.ts';
 import type { Context } from './context.ts';
 import { exitCodes } from './failure.ts';
-import { madeLine, measureTexts, sayHello, takesTools } from './model-probe.ts';
+import { madeLine } from './model-probe.ts';
 import { termsLine, termsOf, type TermsOptions } from './terms.ts';
 import { freeModelId, modelNamed, takenOverLine, writeConfig } from './write-config.ts';
 
@@ -33,7 +31,7 @@ export async function addBackend(context: Context, options: BackendOptions, inpu
   const apiKey = apiKeyEnv === undefined ? undefined : environment.variable(apiKeyEnv);
   if (apiKeyEnv !== undefined && apiKey === undefined)
     throw new OperationError(`The environment variable ${apiKeyEnv} is not set.`);
-  const { url, result } = await serverAt(input, apiKey);
+  const { url, result } = await askedFor(serverAt(input, apiKey));
   const model = modelMeant(result, options.model);
   const flavor = options.flavor ?? result.looksLike ?? 'openai';
   const wantedId = options.id ?? nameOf(model);
@@ -44,9 +42,10 @@ export async function addBackend(context: Context, options: BackendOptions, inpu
     throw new OperationError(
       `The server does not say how long the window of ${model} is. Name it in tokens with --context-length.`,
     );
-  const shown = await askServer({ id, url, flavor, model, apiKey });
-  if (existing !== undefined && kindOf(existing.capabilities) !== kindOf(shown.capabilities))
-    throw new OperationError(`The server has ${kindOf(shown.capabilities)}, which is not what ${id} has.`);
+  const found = await askedFor(askServer({ id, url, flavor, model, apiKey }));
+  const capabilities = capabilitiesFound(found);
+  if (existing !== undefined && kindOf(existing.capabilities) !== found.kind)
+    throw new OperationError(`The server has ${kindWords(found.kind)}, which is not what ${id} has.`);
   const backend = {
     engine: 'openai',
     ...(options.name === undefined ? {} : { name: options.name }),
@@ -62,7 +61,7 @@ export async function addBackend(context: Context, options: BackendOptions, inpu
           id,
           context_length: contextLength,
           ...terms,
-          ...(Object.keys(shown.capabilities).length === 0 ? {} : { capabilities: shown.capabilities }),
+          ...(Object.keys(capabilities).length === 0 ? {} : { capabilities }),
           backends: [backend],
         })
       : (withBackend(text, id, backend) ?? notAList(id)),
@@ -70,14 +69,14 @@ export async function addBackend(context: Context, options: BackendOptions, inpu
   print.result(
     {
       ...{ id, flavor, url, model, context_length: contextLength },
-      ...shown.facts,
+      ...factsOf(found),
       ...(existing === undefined ? terms : {}),
       ...{ config: written, is_in_force: reloaded },
     },
     [
       `${id} · ${flavor} · ${url}${model === id ? '' : ` · ${model} there`}`,
       `window   ${contextLength} tokens`,
-      ...shown.lines,
+      ...linesOf(found),
       existing === undefined
         ? `config   ${written}`
         : `config   ${written}, beside ${existing.backends.map(({ name }) => name).join(', ')}`,
@@ -86,35 +85,6 @@ export async function addBackend(context: Context, options: BackendOptions, inpu
     ],
   );
   return 0;
-}
-
-/** Adds the scheme and the version path that people leave out, if the server has its models there. */
-async function serverAt(
-  input: string,
-  apiKey: string | undefined,
-): Promise<{ readonly url: string; readonly result: ProbeResult }> {
-  const given = urlOf(input);
-  const signal = AbortSignal.timeout(60_000);
-  const candidates = /\/v\d+$/.test(given) ? [given] : [given, `${given}/v1`];
-  let first: ProbeResult | undefined;
-  for (const url of candidates) {
-    const result = await probeBackend({ url, apiKey, signal });
-    if (result.problem === undefined) return { url, result };
-    first ??= result;
-    // A server that cannot be reached is not reachable under another path either.
-    if (!result.isUsable) break;
-  }
-  throw refused(first?.problem ?? '', `curl -i ${candidates.at(-1)}/models`);
-}
-
-function urlOf(input: string): string {
-  const given = /^[a-z][a-z0-9+.-]*:\/\//i.test(input) ? input : `http://${input}`;
-  const url = URL.canParse(given) ? new URL(given) : undefined;
-  if (url === undefined || !/^https?:$/.test(url.protocol) || url.username !== '' || url.search !== '')
-    throw new OperationError(
-      `'${input}' is not the address of a server: write it as http://10.0.0.5:8000/v1, a key for it with --api-key-env.`,
-    );
-  return `${url.origin}${url.pathname.replace(/\/+$/, '')}`;
 }
 
 function modelMeant({ models }: ProbeResult, named: string | undefined): string {
@@ -140,88 +110,44 @@ const nameOf = (model: string): string =>
         .toLowerCase()
     : model;
 
-/** What was found out about a server: for programs, for people, and for the card. */
-interface Shown {
-  readonly facts: Readonly<Record<string, unknown>>;
-  readonly lines: readonly string[];
-  /** Only what differs from the defaults. */
-  readonly capabilities: Measuring & { readonly tools?: false; readonly reasoning?: true };
-}
-
-interface Measuring {
-  readonly embeddings?: { readonly supported: boolean };
-  readonly rerank?: { readonly supported: boolean };
-}
-
 /** A model either writes, embeds, or ranks. */
-const kindOf = ({ embeddings, rerank }: Measuring): string =>
-  embeddings?.supported === true ? 'embeddings' : rerank?.supported === true ? 'rerank' : 'a chat';
+const kindOf = ({ embeddings, rerank }: ModelConfig['capabilities']): string =>
+  embeddings.supported ? 'embeddings' : rerank.supported ? 'rerank' : 'chat';
 
-/** Tests it with a request of the kind it will get: a chat, or if it has none, embeddings or a ranking. */
-async function askServer(server: {
-  readonly id: string;
-  readonly url: string;
-  readonly flavor: FlavorName;
-  readonly model: string;
-  readonly apiKey: string | undefined;
-}): Promise<Shown> {
-  const { id, url, flavor, model, apiKey } = server;
-  const engine = createOpenAiEngine({ name: id, url, flavor, model, ...(apiKey === undefined ? {} : { apiKey }) });
-  const { byFlag = false } = flavors[flavor].tasks;
-  try {
-    return (byFlag ? await measuresOf(engine, ['rank', 'embed']) : undefined) ?? (await chatOf(engine));
-  } catch (error) {
-    if (!(error instanceof ApiError)) throw error;
-    // A 404: it has the model, so the route is missing. Embeddings first: a server that has them may also rank by them, which is
-    // not what its model is for.
-    const measures = error.code === 'no_healthy_backends' ? await measuresOf(engine, ['embed', 'rank']) : undefined;
-    if (measures !== undefined) return measures;
-    throw refused(
-      `The server lists ${model}, but does not answer a chat: ${error.message}`,
-      `curl -i ${url}/chat/completions -H 'content-type: application/json' -d '{"model":"${model}","messages":[{"role":"user","content":"hi"}]}'`,
-    );
-  } finally {
-    await engine.close();
-  }
-}
+const kindWords = (kind: string): string => (kind === 'chat' ? 'a chat' : kind);
 
 const rounded = (speed: number): number => Math.round(speed * 10) / 10;
 
-async function chatOf(engine: Engine): Promise<Shown> {
-  const { text, reasons, tokensPerSecond } = await sayHello(engine);
-  const tools = await takesTools(engine);
-  return {
-    facts: { tools, reasoning: reasons, answer: text, tokens_per_second: rounded(tokensPerSecond) },
-    lines: [
-      `can      chat, ${tools ? 'tools' : 'no tools: the server refuses them, which for vLLM and SGLang is a matter of their flags'}, ${reasons ? 'reasoning' : 'no reasoning'}`,
-      `says     ${JSON.stringify(text.slice(0, 100))}, ${tokensPerSecond.toFixed(1)} tokens a second`,
-    ],
-    capabilities: { ...(tools ? {} : { tools: false }), ...(reasons ? { reasoning: true } : {}) },
-  };
+/** For programs. */
+function factsOf(found: ServerFindings): Readonly<Record<string, unknown>> {
+  const speed = { tokens_per_second: rounded(found.tokensPerSecond) };
+  if (found.kind === 'chat') return { tools: found.tools, reasoning: found.reasons, answer: found.text, ...speed };
+  return { [found.kind]: true, ...(found.kind === 'embeddings' ? { dimensions: found.dimensions } : {}), ...speed };
 }
 
-const flags = { embed: 'embeddings', rank: 'rerank' } as const;
+/** For people. */
+function linesOf(found: ServerFindings): readonly string[] {
+  if (found.kind !== 'chat')
+    return [
+      `can      ${found.kind}: /v1/${found.kind}`,
+      madeLine(found.kind === 'embeddings' ? 'embed' : 'rank', found),
+    ];
+  const { tools, reasons, text, tokensPerSecond } = found;
+  return [
+    `can      chat, ${tools ? 'tools' : 'no tools: the server refuses them, which for vLLM and SGLang is a matter of their flags'}, ${reasons ? 'reasoning' : 'no reasoning'}`,
+    `says     ${JSON.stringify(text.slice(0, 100))}, ${tokensPerSecond.toFixed(1)} tokens a second`,
+  ];
+}
 
-/** Measures the first of these that the server supports. */
-async function measuresOf(engine: Engine, purposes: readonly (keyof typeof flags)[]): Promise<Shown | undefined> {
-  for (const purpose of purposes) {
-    const flag = flags[purpose];
-    try {
-      const made = await measureTexts(engine, purpose);
-      return {
-        facts: {
-          [flag]: true,
-          ...(purpose === 'embed' ? { dimensions: made.dimensions } : {}),
-          tokens_per_second: rounded(made.tokensPerSecond),
-        },
-        lines: [`can      ${flag}: /v1/${flag}`, madeLine(purpose, made)],
-        capabilities: { [flag]: { supported: true } },
-      };
-    } catch (error) {
-      if (!(error instanceof ApiError)) throw error;
-    }
+/** Runs what asks a server, whose refusal is told with the command that shows it. */
+async function askedFor<Answer>(asking: Promise<Answer>): Promise<Answer> {
+  try {
+    return await asking;
+  } catch (error) {
+    if (!(error instanceof ServerRefused)) throw error;
+    if (error.repair === undefined) throw new OperationError(`${error.message} A key is named with --api-key-env.`);
+    throw refused(error.message, error.repair);
   }
-  return undefined;
 }
 
 /** A YAML alias, for example, whose target may also be used elsewhere. */

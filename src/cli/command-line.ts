@@ -289,6 +289,16 @@ export function commandProgram(exit: (code: number) => void = () => {}, around =
     .addOption(priceOption())
     .addOption(freeOption())
     .action(action(() => import('./terms.ts').then(({ sellModel }) => sellModel)));
+  command(models, 'set', 'change settings of a model in the configuration, as on its page in the console')
+    .argument('<model>', 'its id')
+    .argument('<settings...>', 'name=value as in the file, such as deprecation_date=2027-06-30; name= removes one')
+    .action(
+      action<{ readonly config?: string }>(async () => {
+        const { setModel } = await import('./model-settings.ts');
+        return (context, options, model, settings) =>
+          setModel(context, options, model, settings as unknown as readonly string[]);
+      }),
+    );
   command(models, 'remove', 'remove a model from the configuration')
     .argument('<model>', 'its id')
     .action(action(() => import('./model-add.ts').then(({ removeModel }) => removeModel)));
@@ -325,6 +335,17 @@ export function commandProgram(exit: (code: number) => void = () => {}, around =
     .addOption(priceOption())
     .addOption(freeOption())
     .action(action(() => import('./backend-add.ts').then(({ addBackend }) => addBackend)));
+
+  for (const [verb, words] of [
+    ['disable', 'give a backend no more requests, as during maintenance'],
+    ['enable', 'give it requests again'],
+  ] as const)
+    command(backends, verb, words)
+      .argument('<model>', 'id of the model')
+      .argument('<backend>', 'its name, as in `models list`')
+      .action(
+        action(() => import('./model-settings.ts').then(({ switchBackend }) => switchBackend(verb === 'disable'))),
+      );
 
   const ledger = group('ledger', 'the ledger');
   command(ledger, 'verify', 'recompute every balance from its ledger rows; exit 1 on any difference').action(

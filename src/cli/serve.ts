@@ -77,8 +77,8 @@ export async function serveCommand(context: Context, options: ServeOptions): Pro
       environment,
       log,
       version,
-      readConfig: (running) =>
-        loadConfig({ environment, path: options.config, directory, scriptSchema, overrides, running }),
+      readConfig: (running, text) =>
+        loadConfig({ environment, path: options.config, directory, scriptSchema, overrides, running, text }),
       workerEntry: entryUrl('serve-worker'),
       configFile: configPlace(options.config, directory, environment).file,
       onFatal: (error) => {

@@ -1,6 +1,6 @@
 import { OperationError } from '../accounts/operation.ts';
 import type { Config } from '../config/config.ts';
-import { withTerms } from '../config/edit.ts';
+import { withSettings } from '../config/edit.ts';
 import { StoreError } from '../store/store-error.ts';
 import type { Context } from './context.ts';
 import { reading } from './database.ts';
@@ -60,7 +60,7 @@ export async function sellModel(
     throw new OperationError('Name its price, for example --price 0.10/0.40, or give it away with --free.');
   const pricing = options.price ?? nothing;
   const { written, reloaded } = await writeConfig(context, options.config, (text) => {
-    const changed = withTerms(text, found.id, pricing);
+    const changed = withSettings(text, found.id, { pricing, dedicated_to: null });
     if (changed === undefined) throw new OperationError(`${found.id} is not written in the file itself.`);
     return changed;
   });

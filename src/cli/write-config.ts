@@ -1,12 +1,11 @@
-import { existsSync, mkdirSync, realpathSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 
 import { OperationError } from '../accounts/operation.ts';
 import { askService } from '../app/control/control-client.ts';
 import { controlSocketPath } from '../app/control/socket-path.ts';
 import type { Config, ModelConfig } from '../config/config.ts';
+import { takenOver } from '../config/editor.ts';
 import { configPlace, findConfig } from '../config/load.ts';
-import { ConfigError } from '../config/problem.ts';
 import { readConfig } from '../config/read.ts';
 import { scriptSchema } from '../inference/engines/scripted/script-schema.ts';
 import type { Context } from './context.ts';
@@ -21,25 +20,10 @@ export async function writeConfig(
   const { file } = configPlace(given, directory, environment);
   const text = change(before.text);
   readConfig(text, { file, shownAs: before.shownAs, directory: path.dirname(file), environment, scriptSchema });
-  replace(file, text);
-  const outcome = await askService(controlSocketPath(config.storage.directory), { kind: 'reload' });
-  if (outcome?.kind === 'refused') {
-    if (before.file === undefined) rmSync(file);
-    else replace(file, before.text);
-    throw new ConfigError(outcome.problems);
-  }
+  const outcome = await takenOver(file, before.file === undefined ? undefined : before.text, text, () =>
+    askService(controlSocketPath(config.storage.directory), { kind: 'reload' }),
+  );
   return { written: file, reloaded: outcome !== undefined };
-}
-
-/** Replaces atomically: a service reads the old file or the new one. Keeps its mode, as it may hold secrets, and a link to it. */
-function replace(file: string, text: string): void {
-  mkdirSync(path.dirname(file), { recursive: true });
-  const target = existsSync(file) ? realpathSync(file) : file;
-  const mode = existsSync(target) ? statSync(target).mode & 0o777 : undefined;
-  const draft = `${target}.new`;
-  rmSync(draft, { force: true });
-  writeFileSync(draft, text, { mode: mode ?? 0o666, flag: 'wx' });
-  renameSync(draft, target);
 }
 
 export const takenOverLine = (isReloaded: boolean): string =>

@@ -1,4 +1,4 @@
-import { isMap, isSeq, parseDocument, type Document, type YAMLMap, type YAMLSeq } from 'yaml';
+import { isMap, isNode, isSeq, parseDocument, type Document, type YAMLMap, type YAMLSeq } from 'yaml';
 import { defaultModels } from './defaults.ts';
 
 /** A model as an entry of the file. */
@@ -61,15 +61,45 @@ export function withCorrection(text: string, correction: Correction): string | u
   return printed(document);
 }
 
-/** The text with the list prices of a model, which every account may use from then on; undefined if the file does not have it. */
-export function withTerms(text: string, id: string, pricing: object): string | undefined {
+/** The text with these settings of a model, in the file's own names; `null` removes one. Undefined if the file does not have the model. */
+export function withSettings(
+  text: string,
+  id: string,
+  settings: Readonly<Record<string, unknown>>,
+): string | undefined {
   const document = parseDocument(text);
   const model = modelsOf(document)
     ?.items.filter(isMap)
     .find((item) => isNamed(item, id));
   if (model === undefined) return undefined;
-  model.set('pricing', document.createNode(pricing));
-  model.delete('dedicated_to');
+  for (const [name, value] of Object.entries(settings)) setIn(document, model, name, value);
+  return printed(document);
+}
+
+/** A group keeps its comments and what is not changed in it. */
+function setIn(document: Document, map: YAMLMap, name: string, value: unknown): void {
+  const before = map.get(name);
+  if (value === null) map.delete(name);
+  else if (isMap(before) && typeof value === 'object' && !Array.isArray(value)) {
+    const wanted = value as Readonly<Record<string, unknown>>;
+    const left = before.items.map(({ key }) => String(key)).filter((key) => !Object.hasOwn(wanted, key));
+    for (const key of left) before.delete(key);
+    for (const [key, member] of Object.entries(wanted)) setIn(document, before, key, member);
+  } else if (JSON.stringify(isNode(before) ? before.toJS(document) : before) !== JSON.stringify(value))
+    map.set(name, document.createNode(value));
+}
+
+/** The text with a backend of a model switched off or on; undefined if the file does not have it. `place` is its index in the file. */
+export function withBackendDisabled(text: string, id: string, place: number, disabled: boolean): string | undefined {
+  const document = parseDocument(text);
+  const backends = modelsOf(document)
+    ?.items.filter(isMap)
+    .find((item) => isNamed(item, id))
+    ?.get('backends');
+  const backend = isSeq(backends) ? backends.items[place] : undefined;
+  if (!isMap(backend)) return undefined;
+  if (disabled) backend.set('disabled', true);
+  else backend.delete('disabled');
   return printed(document);
 }
 
@@ -90,4 +120,5 @@ function modelsOf(document: Document): YAMLSeq | undefined {
 
 const isNamed = (model: YAMLMap, id: string): boolean => String(model.get('id')).toLowerCase() === id.toLowerCase();
 
-const printed = (document: Document): string => document.toString({ lineWidth: 0 });
+const printed = (document: Document): string =>
+  document.toString({ lineWidth: 0, doubleQuotedMinMultiLineLength: Number.MAX_SAFE_INTEGER });

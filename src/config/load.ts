@@ -19,6 +19,8 @@ export interface LoadOptions {
   readonly overrides?: readonly Override[] | undefined;
   /** The configuration in use while this one is read: changes that need a restart are refused. */
   readonly running?: Config | undefined;
+  /** In place of what is in the file: a text that is not written yet. */
+  readonly text?: string | undefined;
 }
 
 /**
@@ -26,9 +28,9 @@ export interface LoadOptions {
  * the defaults. A named file that does not exist is an error, never the defaults. Throws `ConfigError`.
  */
 export function loadConfig(options: LoadOptions): Config {
-  const { text, ...found } = findConfig(options);
+  const { text: inFile, ...found } = findConfig(options);
   const { environment, scriptSchema, overrides, running } = options;
-  return readConfig(text, { ...found, environment, scriptSchema, overrides, running });
+  return readConfig(options.text ?? inFile, { ...found, environment, scriptSchema, overrides, running });
 }
 
 export interface FoundConfig {

@@ -1,5 +1,6 @@
 import { defaultModels } from './defaults.ts';
 import type { SchemaNode } from '../platform/schema-node.ts';
+import { placeInFile } from './sections/backends.ts';
 import { models, type ModelConfig } from './sections/models.ts';
 import { accounts, invoices, payments, paymentsInUse, plans } from './sections/money.ts';
 import { images, mail, webhooks } from './sections/outbound.ts';
@@ -91,10 +92,13 @@ function refuseManyWorkers(workers: number, list: readonly ModelConfig[], readin
       `workers is ${here}, and ${embedded.id} runs embedded (engine: llama), so each worker would load it and compete for ` +
         'the processors; write workers: 1, or run the model in a llama-server of its own and name that as a backend (engine: openai, flavor: llama-server)',
     );
-  for (const [index, { backends, sources }] of list.entries()) {
-    const inFile = [...backends];
-    for (const { after, template } of sources.toReversed()) inFile.splice(after, 0, template);
-    for (const [place, backend] of inFile.entries()) {
+  for (const [index, model] of list.entries()) {
+    const { backends, sources } = model;
+    const inFile = [
+      ...backends.map((backend, listed) => ({ backend, place: placeInFile(model, listed) })),
+      ...sources.map(({ template: backend, place }) => ({ backend, place })),
+    ];
+    for (const { backend, place } of inFile) {
       if (backend.engine !== 'openai' || (backend.concurrencyMax ?? workers) >= workers) continue;
       report(
         ['models', index, 'backends', place, 'max_concurrency'],

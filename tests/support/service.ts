@@ -314,7 +314,8 @@ export class InnerService extends TestService {
       environment,
       version,
       log: createLog({ write: (lines) => ((this.#lines += lines), true), once: () => {} }),
-      readConfig: (running) => loadConfig({ environment, path: undefined, directory, scriptSchema, running }),
+      readConfig: (running, text) =>
+        loadConfig({ environment, path: undefined, directory, scriptSchema, running, text }),
       workerEntry: new URL('file:///none'),
       configFile: join(directory, 'tokenhouse.yaml'),
       onFatal: (error) => {

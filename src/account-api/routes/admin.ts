@@ -6,6 +6,7 @@ import type { AccountLimits } from '../../accounts/key-limits.ts';
 import { operate } from '../../accounts/operations.ts';
 import type { Operation } from '../../accounts/operations.ts';
 import { defaultsOnCard } from '../../catalog/model-defaults.ts';
+import type { ModelConfig } from '../../config/config.ts';
 import { ApiError } from '../../platform/errors.ts';
 import { accountOfServerSchema, accountsOfServer } from '../account-object.ts';
 import { auditObject, auditQuery, auditRequest, auditSchema } from '../audit-object.ts';
@@ -332,6 +333,27 @@ export const adminRoutes: readonly AccountRoute[] = [
               },
             ),
             backends: Type.Array(Type.String()),
+            written_backends: Type.Array(Type.Object({ name: Type.String(), disabled: Type.Boolean() }), {
+              description: 'Entries of the configuration; one that finds its servers elsewhere is one of them.',
+            }),
+            description: nullable(Type.String()),
+            aliases: Type.Array(
+              Type.Object({
+                name: Type.String(),
+                listed: Type.Boolean(),
+                answers: Type.Enum(['model', 'alias']),
+              }),
+            ),
+            sampling: Type.Enum(['honor', 'ignore', 'fixed']),
+            written_defaults: Type.Object(
+              {},
+              {
+                additionalProperties: Type.Union([Type.String(), Type.Number()]),
+                description: 'Those of the configuration alone, without those of a model file.',
+              },
+            ),
+            successor: nullable(Type.String()),
+            leads_to_successor: Type.Boolean(),
           }),
         ),
       },
@@ -352,6 +374,13 @@ export const adminRoutes: readonly AccountRoute[] = [
             cache_read_microcents_per_million: wholeOf(model.pricing.cacheReadMicrocentsPerMillion),
             defaults: services.modelOf === undefined ? {} : defaultsOnCard(services.modelOf(model).defaults),
             backends: model.backends.map((backend) => backend.name),
+            written_backends: writtenBackends(model),
+            description: model.description ?? null,
+            aliases: model.aliases.map(({ name, isListed, answers }) => ({ name, listed: isListed, answers })),
+            sampling: model.sampling,
+            written_defaults: defaultsOnCard(model.defaults),
+            successor: model.successor ?? null,
+            leads_to_successor: model.leadsToSuccessor,
           })),
         ),
       ),
@@ -369,6 +398,15 @@ export const adminRoutes: readonly AccountRoute[] = [
     answers: [{ status: 200, description: 'A page of changes.', schema: listSchema(auditSchema) }],
     handle: async ({ query, services }) => await auditPage(services, auditRequest(query), query.account_id),
   }),
+];
+
+/** Those that a source lists are not in the file; the source is. */
+const writtenBackends = ({ backends, sources, disabled }: ModelConfig) => [
+  ...backends
+    .filter(({ name }) => !sources.some((source) => name.startsWith(`${source.name} `)))
+    .map(({ name }) => ({ name, disabled: false })),
+  ...sources.map(({ name }) => ({ name, disabled: false })),
+  ...disabled.map(({ name }) => ({ name, disabled: true })),
 ];
 
 async function auditPage(

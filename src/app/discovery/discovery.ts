@@ -137,7 +137,7 @@ export class Discovery {
 
 /** Unchanged while the source and the settings for its servers are unchanged. */
 const identity = ({ server: { limits } }: Config, model: ModelConfig, source: BackendSource): string => {
-  const { backends: _, sources: _others, pricing: _prices, ...used } = model;
+  const { backends: _, sources: _others, disabled: _off, pricing: _prices, ...used } = model;
   return `${placeOf(model, source)} ${identityOf([used, source, limits.firstTokenTimeoutMs])}`;
 };
 
@@ -145,12 +145,12 @@ const identity = ({ server: { limits } }: Config, model: ModelConfig, source: Ba
 const placeOf = ({ id }: ModelConfig, { name, template: { url }, discover }: BackendSource): string =>
   identityOf([id, name, url, discover]);
 
-/** All or nothing (reliability S8): a file that would remove all backends of a model that has some is refused. */
+/** All or nothing (reliability S8): a file whose sources would leave a model without backends is refused. All may be disabled. */
 function refuseEmptied(running: Config, next: Config, lists: Iterable<SourceServers>): void {
   const statuses = [...lists].map(({ status }) => status);
-  for (const { id, backends } of next.models) {
+  for (const { id, backends, sources } of next.models) {
     const before = running.models.find((model) => model.id === id);
-    if (backends.length > 0 || before === undefined || before.backends.length === 0) continue;
+    if (backends.length > 0 || sources.length === 0 || before === undefined || before.backends.length === 0) continue;
     const problem = statuses.find((status) => status.model === id)?.problem ?? 'it names no server';
     throw new Error(`model ${id}: its new source has no server that could take its requests: ${problem}`);
   }

@@ -1,6 +1,7 @@
 import { lacksAfter, lookAtClaims as lookAt, type ClaimReport } from '../../app/claims.ts';
 import { placeOfFlag } from '../../catalog/card-flags.ts';
 import { withCorrection, type Correction } from '../../config/edit.ts';
+import { placeInFile } from '../../config/sections/backends.ts';
 import type { ModelConfig, OpenAiBackendConfig } from '../../config/config.ts';
 import type { FeatureName } from '../../generation/feature-names.ts';
 import { claims } from '../../inference/claims/claims.ts';
@@ -87,7 +88,7 @@ function correctionOf(model: ModelConfig, looked: readonly Looked[]): Correction
   const lacks = new Map<number, readonly FeatureName[]>();
   const after = own.map(({ backend, reports }) => {
     const names = lacksAfter(backend.lacks, reports);
-    if (names.join() !== backend.lacks.join()) lacks.set(placeInFile(model, backend), names);
+    if (names.join() !== backend.lacks.join()) lacks.set(placeInFile(model, model.backends.indexOf(backend)), names);
     return names;
   });
   const isAll = own.length === model.backends.length && model.sources.length === 0;
@@ -103,12 +104,6 @@ function correctionOf(model: ModelConfig, looked: readonly Looked[]): Correction
     return place === undefined ? [] : [['capabilities', ...place]];
   });
   return { id: model.id, lacks, falseFlags, contextLength };
-}
-
-/** In the file, sources may stand between backends. */
-function placeInFile({ backends, sources }: ModelConfig, backend: OpenAiBackendConfig): number {
-  const index = backends.indexOf(backend);
-  return index + sources.filter(({ after }) => after <= index).length;
 }
 
 async function corrected(patient: Context, corrections: readonly Correction[]): Promise<Finding> {

@@ -17,7 +17,7 @@ import { exitCodes } from '../failure.ts';
 import { quoted } from '../folder.ts';
 import { clients } from './clients.ts';
 import type { Client, ClientName, Connection, OfferedModel, Places } from './clients.ts';
-import { diffLines } from './diff.ts';
+import { diffLines } from '../../platform/diff.ts';
 import { TextProblem } from './json-text.ts';
 import { findFile, LaunchRecords, missingFolders, putBack, sha256, writeWhole } from './record.ts';
 import type { FoundFile, LaunchRecord } from './record.ts';

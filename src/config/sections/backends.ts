@@ -38,6 +38,10 @@ const common = {
     'name of the backend in logs and usage; when left out, the engine, numbered if there are several',
     { example: 'gpu-1' },
   ),
+  disabled: flag('true: it gets no requests and is asked nothing, as during maintenance; the card stays as it is', {
+    default: false,
+    example: true,
+  }),
   // The operator's assurance (reliability §4).
   zdr: flag('true when this backend retains nothing of a request that asks for it', { default: false, example: true }),
   rank: integer(
@@ -338,12 +342,35 @@ export interface BackendSource {
   /** What its servers have in common; `url` is empty if each has its own. */
   readonly template: OpenAiBackendConfig;
   readonly discover: DiscoveryConfig;
+  /** Its index in the file. */
+  readonly place: number;
+}
+
+/** An entry that is switched off. */
+export interface DisabledBackend {
+  readonly name: string;
+  /** What the card is made of, as if it were in use. */
+  readonly template: BackendConfig;
+  /** Its index in the file. */
+  readonly place: number;
 }
 
 /** What generates for a model: the backends in the file, and the sources of others. */
 export interface BackendsInFile {
   readonly listed: readonly BackendConfig[];
   readonly sources: readonly BackendSource[];
+  readonly disabled: readonly DisabledBackend[];
+}
+
+/** The index in the file of a listed backend: sources and disabled ones may stand between them. */
+export function placeInFile(
+  { sources, disabled }: Pick<BackendsInFile, 'sources' | 'disabled'>,
+  index: number,
+): number {
+  const others = new Set([...sources, ...disabled].map(({ place }) => place));
+  let place = -1;
+  for (let left = index; left >= 0;) if (!others.has(++place)) left--;
+  return place;
 }
 
 export function backends(scriptSchema: SchemaNode): Setting<BackendsInFile> {
@@ -354,14 +381,20 @@ export function backends(scriptSchema: SchemaNode): Setting<BackendsInFile> {
 function sorted(all: readonly Entry[]): BackendsInFile {
   const listed: BackendConfig[] = [];
   const sources: BackendSource[] = [];
-  for (const entry of all) {
-    if (entry.engine !== 'openai') {
-      listed.push(entry);
-      continue;
-    }
-    const { discover, ...template } = entry;
-    if (discover === undefined) listed.push(template);
-    else sources.push({ name: entry.name, after: listed.length, template, discover });
+  const disabled: DisabledBackend[] = [];
+  for (const [place, entry] of all.entries()) {
+    const { name } = entry;
+    const discover = entry.engine === 'openai' ? entry.discover : undefined;
+    const template = withoutDiscovery(entry);
+    if (entry.disabled) disabled.push({ name, template, place });
+    else if (discover === undefined) listed.push(template);
+    else sources.push({ name, after: listed.length, template: template as OpenAiBackendConfig, discover, place });
   }
-  return { listed, sources };
+  return { listed, sources, disabled };
+}
+
+function withoutDiscovery(entry: Entry): BackendConfig {
+  if (entry.engine !== 'openai') return entry;
+  const { discover: _, ...template } = entry;
+  return template;
 }

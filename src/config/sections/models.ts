@@ -262,8 +262,8 @@ const model = (scriptSchema: SchemaNode) =>
       backends: required(backends(scriptSchema)),
     },
     ({ capabilities: flags, reasoning: thinking, zdr: flagsOfZdr, backends: inFile, ...others }, at, reading) => {
-      const { listed, sources } = inFile;
-      const all = [...listed, ...sources.map(({ template }) => template)];
+      const { listed, sources, disabled } = inFile;
+      const all = [...listed, ...[...sources, ...disabled].map(({ template }) => template)];
       const { maxOutputTokens: longest, contextLength, deprecationDate, id, displayName = id } = others;
       if (longest !== null && longest > contextLength)
         reading.report(
@@ -278,7 +278,7 @@ const model = (scriptSchema: SchemaNode) =>
         report: (inside, what) => reading.report([...at, ...inside], what),
         show: (inside, inUse) => reading.show([...at, ...inside], inUse),
       });
-      return { ...others, displayName, ...promised, backends: listed, sources };
+      return { ...others, displayName, ...promised, backends: listed, sources, disabled };
     },
   );
 

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 
-import { diffLines } from '../../../src/cli/launch/diff.ts';
+import { diffLines } from '../../../src/platform/diff.ts';
 import { withTomlValues } from '../../../src/cli/launch/toml-text.ts';
 import { readYamlText, withYamlItem } from '../../../src/cli/launch/yaml-text.ts';
 

@@ -3,18 +3,23 @@ import { useState } from 'react';
 import type { ReactNode } from 'react';
 
 import { useGet } from '../../api/use-api.ts';
-import { Button } from '../../components/button.tsx';
+import { Badge } from '../../components/badge.tsx';
+import { Button, IconButton, LinkButton } from '../../components/button.tsx';
 import { Id } from '../../components/code.tsx';
 import { Count, Price } from '../../components/figures.tsx';
+import { MoreIcon } from '../../components/icons.tsx';
+import { Menu, MenuItem } from '../../components/menu.tsx';
 import { Facts, Page, Panel, Tiles } from '../../components/page.tsx';
 import { EmptyState, ErrorNote, Skeleton } from '../../components/state.tsx';
 import { useText } from '../../i18n/text.ts';
+import { EditModel, RemoveModel, RetireModel, SwitchBackend } from './edit-model.tsx';
 import { PriceDialog } from './price-dialog.tsx';
 import type { Model } from './price-dialog.tsx';
 import { Prices } from './prices.tsx';
 import { Retirement } from './retirement.tsx';
 import { ServedAt } from './served-at.tsx';
 import type { OperatorCatalogueTexts } from './messages/en.ts';
+import styles from './operator-catalogue.module.css';
 
 export function ModelDetail({ id }: { readonly id: string }) {
   const t = useText<OperatorCatalogueTexts>('operator-catalogue');
@@ -25,7 +30,7 @@ export function ModelDetail({ id }: { readonly id: string }) {
     </Link>
   );
   const model = models.data?.data.find((one) => one.id === id);
-  if (model !== undefined) return <ShownModel of={model} crumb={crumb} />;
+  if (model !== undefined) return <ShownModel of={model} models={models.data?.data ?? []} crumb={crumb} />;
   return (
     <Page title={models.data === undefined ? t('model') : t('gone')} crumb={crumb}>
       {models.data !== undefined ? (
@@ -39,16 +44,32 @@ export function ModelDetail({ id }: { readonly id: string }) {
   );
 }
 
-function ShownModel({ of: model, crumb }: { readonly of: Model; readonly crumb: ReactNode }) {
+interface ShownProps {
+  readonly of: Model;
+  readonly models: readonly Model[];
+  readonly crumb: ReactNode;
+}
+
+type Open = 'own' | 'list' | 'edit' | 'retire' | 'remove' | { readonly backend: string };
+
+function ShownModel({ of: model, models, crumb }: ShownProps) {
   const t = useText<OperatorCatalogueTexts>('operator-catalogue');
-  const [open, setOpen] = useState<'own' | 'list'>();
+  const [open, setOpen] = useState<Open>();
   const backends = useGet('/v1/admin/backends', undefined, { every: 5000 });
   const close = (): void => setOpen(undefined);
   const actions = (
     <>
+      <Menu trigger={<IconButton label={t('more')} icon={<MoreIcon />} look="plain" />}>
+        <MenuItem onSelect={() => setOpen('own')}>{t('setPrice')}</MenuItem>
+        <MenuItem onSelect={() => setOpen('retire')}>{t('retire')}</MenuItem>
+        <MenuItem onSelect={() => setOpen('remove')}>{t('remove')}</MenuItem>
+      </Menu>
+      <LinkButton to="/playground" search={{ model: model.id } as never}>
+        {t('playground')}
+      </LinkButton>
       <Button onClick={() => setOpen('list')}>{t('tryListPrice')}</Button>
-      <Button look="primary" onClick={() => setOpen('own')}>
-        {t('setPrice')}
+      <Button look="primary" onClick={() => setOpen('edit')}>
+        {t('edit')}
       </Button>
     </>
   );
@@ -94,12 +115,50 @@ function ShownModel({ of: model, crumb }: { readonly of: Model; readonly crumb: 
                 <Link to="/operator/system">{t('toSystem')}</Link>
               </>,
             ],
+            [t('backends'), <Switches model={model} onSwitch={(backend) => setOpen({ backend })} />],
           ]}
         />
       </Panel>
       <Prices model={model.id} />
+      <Dialogs open={open} model={model} models={models} onClose={close} />
+    </Page>
+  );
+}
+
+/** Backends of the file, each with what switches it. */
+function Switches({ model, onSwitch }: { readonly model: Model; readonly onSwitch: (backend: string) => void }) {
+  const t = useText<OperatorCatalogueTexts>('operator-catalogue');
+  return (
+    <ul className={styles['switches']}>
+      {model.written_backends.map(({ name, disabled }) => (
+        <li key={name}>
+          <code>{name}</code>
+          {disabled && <Badge tone="plain">{t('disabledBackends')}</Badge>}
+          <Button small aria-label={t(disabled ? 'enableOf' : 'disableOf', { name })} onClick={() => onSwitch(name)}>
+            {t(disabled ? 'enable' : 'disable')}
+          </Button>
+        </li>
+      ))}
+    </ul>
+  );
+}
+
+interface DialogsProps {
+  readonly open: Open | undefined;
+  readonly model: Model;
+  readonly models: readonly Model[];
+  readonly onClose: () => void;
+}
+
+function Dialogs({ open, model, models, onClose: close }: DialogsProps) {
+  if (typeof open === 'object') return <SwitchBackend model={model} backend={open.backend} onClose={close} />;
+  return (
+    <>
+      {open === 'edit' && <EditModel model={model} onClose={close} />}
+      {open === 'retire' && <RetireModel model={model} models={models} onClose={close} />}
+      {open === 'remove' && <RemoveModel model={model} onClose={close} />}
       {open === 'own' && <PriceDialog models={[model]} onClose={close} />}
       {open === 'list' && <PriceDialog account={null} models={[model]} onClose={close} />}
-    </Page>
+    </>
   );
 }

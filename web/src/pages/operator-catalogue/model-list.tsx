@@ -1,7 +1,9 @@
 import { Link } from '@tanstack/react-router';
+import { useState } from 'react';
 
 import { useGet } from '../../api/use-api.ts';
 import type { Got } from '../../api/use-api.ts';
+import { Button } from '../../components/button.tsx';
 import { CodeBlock } from '../../components/code.tsx';
 import { Price } from '../../components/figures.tsx';
 import { Page, Panel } from '../../components/page.tsx';
@@ -10,6 +12,7 @@ import { DataTable, wholeList } from '../../components/table.tsx';
 import type { Column } from '../../components/table.tsx';
 import { formatNumber } from '../../format/number.ts';
 import { useText } from '../../i18n/text.ts';
+import { AddServer } from './add-server.tsx';
 import { Retirement } from './retirement.tsx';
 import { ServedAt } from './served-at.tsx';
 import type { OperatorCatalogueTexts } from './messages/en.ts';
@@ -19,6 +22,7 @@ type Model = Got<'/v1/admin/models'>['data'][number];
 
 export function ModelList() {
   const t = useText<OperatorCatalogueTexts>('operator-catalogue');
+  const [adding, setAdding] = useState(false);
   const models = useGet('/v1/admin/models', undefined, { every: 10_000 });
   const backends = useGet('/v1/admin/backends', undefined, { every: 10_000 });
   const columns: readonly Column<Model>[] = [
@@ -58,7 +62,15 @@ export function ModelList() {
     },
   ];
   return (
-    <Page title={t('title')} lead={t('lead')}>
+    <Page
+      title={t('title')}
+      lead={t('lead')}
+      actions={
+        <Button look="primary" onClick={() => setAdding(true)}>
+          {t('addAServer')}
+        </Button>
+      }
+    >
       <Panel flush>
         <Loaded of={models} lines={6}>
           {({ data }) => (
@@ -73,15 +85,15 @@ export function ModelList() {
         </Loaded>
       </Panel>
       <AddModel />
+      {adding && <AddServer models={models.data?.data ?? []} onClose={() => setAdding(false)} />}
     </Page>
   );
 }
 
-/** The home of the catalogue is the configuration file, which a command changes and a running service follows. */
+/** What is fetched for hours, and may need all the memory there is, stays with the command line. */
 function AddModel() {
   const t = useText<OperatorCatalogueTexts>('operator-catalogue');
   const ways = [
-    ['addServer', 'npx tokenhouse backends add http://localhost:8000/v1'],
     ['addFile', 'npx tokenhouse models add hf:bartowski/Qwen2.5-1.5B-Instruct-GGUF:Q4_K_M'],
     ['findFault', 'npx tokenhouse doctor'],
   ] as const;

@@ -1,23 +1,24 @@
 import { useState } from 'react';
 
-import { useGet, useSend } from '../../api/use-api.ts';
+import { useSend } from '../../api/use-api.ts';
 import type { Got, Sent } from '../../api/use-api.ts';
 import { Button } from '../../components/button.tsx';
-import { CodeBlock } from '../../components/code.tsx';
 import { Dialog } from '../../components/dialog.tsx';
 import { FieldRow, Form, FormButtons, Select, TextField } from '../../components/form.tsx';
 import { Facts } from '../../components/page.tsx';
+import { ErrorNote } from '../../components/state.tsx';
 import { toast } from '../../components/toast.tsx';
 import { formatMoney, microcentsOf, microcentsTyped } from '../../format/money.ts';
 import { formatNumber } from '../../format/number.ts';
 import { useText } from '../../i18n/text.ts';
+import { Difference, useChange, useUnwritable } from './change.tsx';
 import type { OperatorCatalogueTexts } from './messages/en.ts';
 import styles from './operator-catalogue.module.css';
 
 export type Model = Got<'/v1/admin/models'>['data'][number];
 
 interface PriceProps {
-  /** Of whom; null: the list price, which is written into the file; left out: an account that is typed. */
+  /** Of whom; null: the list price, which is in the file; left out: an account that is typed. */
   readonly account?: string | null;
   /** One of these is chosen. */
   readonly models: readonly Model[];
@@ -31,7 +32,7 @@ const rates = [
 ] as const;
 const labels = { [rates[0]]: 'input', [rates[1]]: 'cached', [rates[2]]: 'output' } as const;
 /** As exact as a microcent for a million tokens. */
-const ratePattern = String.raw`\$?\s*\d{1,7}([.,]\d{1,8})?`;
+export const ratePattern = String.raw`\$?\s*\d{1,7}([.,]\d{1,8})?`;
 type Rates = Readonly<Record<(typeof rates)[number], number>>;
 
 /** Rates are tried on what was used in the last 30 days before anything changes: only what was tried is saved. */
@@ -110,7 +111,7 @@ export function PriceDialog({ account, models, onClose }: PriceProps) {
           ))}
         </FieldRow>
         {tried !== undefined && preview.data !== undefined && <Effect of={preview.data} />}
-        {tried !== undefined && account === null && <ListPrice of={tried} />}
+        {tried !== undefined && account === null && <ListPrice of={tried} onClose={onClose} />}
         <FormButtons>
           <Button onClick={onClose}>{t('cancel')}</Button>
           <Button type="submit" look={tried === undefined ? 'primary' : 'plain'} busy={preview.isPending}>
@@ -152,18 +153,37 @@ function Effect({ of }: { readonly of: Preview }) {
   );
 }
 
-/** List prices are in the configuration file alone, which a running service follows. */
-function ListPrice({ of }: { readonly of: Rates & { readonly model: string } }) {
+/** List prices are in the configuration file, and are shown there before they are written. */
+function ListPrice({ of, onClose }: { readonly of: Rates & { readonly model: string }; readonly onClose: () => void }) {
   const t = useText<OperatorCatalogueTexts>('operator-catalogue');
-  const system = useGet('/v1/admin/system');
-  const [input, cached, output] = rates.map((rate) => microcentsTyped(of[rate]));
+  const change = useChange(onClose);
+  const unwritable = useUnwritable();
+  const { model, ...prices } = of;
+  if (change.shown === undefined)
+    return (
+      <>
+        {change.error !== null && <ErrorNote error={change.error} />}
+        <Button
+          look="primary"
+          busy={change.isAsking}
+          onClick={() => change.show({ edit_model: { model, set: { pricing: prices } } })}
+        >
+          {t('makeListPrice')}
+        </Button>
+      </>
+    );
   return (
     <>
-      <p>{t('listPriceText', { model: of.model, file: system.data?.configuration.file ?? 'tokenhouse.yaml' })}</p>
-      <CodeBlock
-        label={t('listPrice')}
-        code={`pricing:\n  input_dollars_per_million: ${input}\n  output_dollars_per_million: ${output}\n  cache_read_dollars_per_million: ${cached}`}
-      />
+      <Difference of={change.shown} />
+      {unwritable !== undefined && <p className={styles['unwritable']}>{unwritable}</p>}
+      <Button
+        look="primary"
+        disabled={unwritable !== undefined || change.shown.difference.length === 0}
+        busy={change.isSaving}
+        onClick={change.keep}
+      >
+        {t('apply')}
+      </Button>
     </>
   );
 }
