@@ -27,7 +27,7 @@ export class EditRefused extends Error {
 
 /** What a change makes of the file, or would make of it. */
 export interface Edited {
-  /** Of the text that the change began with, or in `save` of the one that it left. */
+  /** Identifies the text that the change began with; from `save`, the text that was written. */
   readonly digest: string;
   /** As `diff -u` prints it, without secrets; empty: nothing changes. */
   readonly difference: readonly string[];

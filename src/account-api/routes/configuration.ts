@@ -75,7 +75,7 @@ export const configurationRoutes: readonly AccountRoute[] = [
     handle: async ({ body, services }) => {
       const editor = editorOf(services);
       const edit = await editMeant(body, services);
-      const edited = await told(() => editor.preview(edit));
+      const edited = await reported(() => editor.preview(edit));
       return { object: 'configuration.preview', file: editor.file, ...edited };
     },
   }),
@@ -109,7 +109,7 @@ export const configurationRoutes: readonly AccountRoute[] = [
       const edit = await editMeant(change, call.services);
       const { problem } = editor;
       if (problem !== undefined) throw new ApiError('http_409', problem);
-      const shown = await told(() => editor.preview(edit));
+      const shown = await reported(() => editor.preview(edit));
       if (shown.digest === seen)
         // Known to the audit log before it is made, as every operation.
         await call.audit({
@@ -118,7 +118,7 @@ export const configurationRoutes: readonly AccountRoute[] = [
           before: { digest: seen },
           after: { ...shownChange(change), difference: shown.difference.slice(0, auditLinesMax) },
         });
-      const edited = await told(() => editor.save(edit, seen));
+      const edited = await reported(() => editor.save(edit, seen));
       return { object: 'configuration.change', file: editor.file, ...edited };
     },
   }),
@@ -179,7 +179,7 @@ export const configurationRoutes: readonly AccountRoute[] = [
   }),
 ];
 
-/** Of a difference, in the audit log. */
+/** Lines of a difference that the audit log keeps. */
 const auditLinesMax = 200;
 
 function editorOf({ configEditor }: Call['services']): ConfigEditor {
@@ -191,7 +191,7 @@ const editMeant = async (change: ConfigChange, { operations }: Call['services'])
   editOf(await withOperators(change, () => operations.repositories.listOperatorAccounts({})));
 
 /** What the operator is told about a change that is refused. */
-async function told(edit: () => Edited | Promise<Edited>): Promise<Edited> {
+async function reported(edit: () => Edited | Promise<Edited>): Promise<Edited> {
   try {
     return await edit();
   } catch (error) {
