@@ -208,7 +208,8 @@ test('an account pays another price once its effect was seen, and the list price
   const person = await signedIn('/operator/catalogue');
   const { page } = person;
   await page.getByRole('link', { name: 'Demo' }).click();
-  await page.getByRole('button', { name: 'Set a price for an account' }).click();
+  await page.getByRole('main').getByRole('button', { name: 'More', exact: true }).click();
+  await page.getByRole('menuitem', { name: 'Set a price for an account' }).click();
   const dialog = page.getByRole('dialog');
   const save = dialog.getByRole('button', { name: 'Save' });
   await dialog.getByLabel('Id of the account').fill(service.accountId);
@@ -249,7 +250,8 @@ test('an account pays another price once its effect was seen, and the list price
   await page.getByRole('button', { name: 'Try another list price' }).click();
   await dialog.getByLabel('Input', { exact: true }).fill('1');
   await dialog.getByRole('button', { name: 'Preview' }).click();
-  await dialog.getByText('input_dollars_per_million: 1.00').waitFor();
+  await dialog.getByRole('button', { name: 'Use as list price' }).click();
+  await dialog.getByText(/^\+.*input_dollars_per_million: 1\b/).waitFor();
   await person.look();
   await person.leave();
 });

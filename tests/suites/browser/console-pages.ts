@@ -67,6 +67,7 @@ export const consolePages: readonly ConsolePage[] = [
   { path: '/operator/accounts/ACCOUNT?view=suspensions', signedIn: true },
   { path: '/operator/accounts/acct_nothing', signedIn: true },
   { path: '/operator/catalogue', signedIn: true },
+  { path: '/operator/catalogue', signedIn: true, then: (person) => openDialog(person, 0) },
   { path: '/operator/catalogue?model=demo', signedIn: true, then: (person) => openDialog(person, 1) },
   { path: '/operator/catalogue?model=demo', signedIn: true, then: (person) => openDialog(person, 2) },
   { path: '/operator/catalogue?model=gone', signedIn: true },
