@@ -35,6 +35,7 @@ export const consolePages: readonly ConsolePage[] = [
   { path: '/keys/key_nothing', signedIn: true },
   { path: '/requests', signedIn: true },
   { path: '/requests?from=1&ending=failed&tag=nothing', signedIn: true },
+  { path: '/requests?ending=refused', signedIn: true },
   { path: '/requests/REQUEST', signedIn: true },
   { path: '/requests/req_000000000000', signedIn: true },
   { path: '/usage', signedIn: true },

@@ -96,6 +96,8 @@ const de: Translated<AppTexts> = {
   usePasskey: 'Passkey verwenden',
   userMenu: 'Ihr Zugang',
   whatItMeans: 'Was das bedeutet',
+  errorRate: 'Fehlerquote',
+  errorRateNote: '{refused} abgelehnt, {failed} gescheitert in 7 Tagen',
 };
 
 export default de;

@@ -94,6 +94,8 @@ const en = {
   usePasskey: 'Use a passkey',
   userMenu: 'Your account',
   whatItMeans: 'What it means',
+  errorRate: 'Error rate',
+  errorRateNote: '{refused} refused, {failed} failed in 7 days',
 } as const satisfies Catalogue;
 
 export default en;

@@ -93,6 +93,8 @@ const zh: Translated<AppTexts> = {
   usePasskey: '使用通行密钥',
   userMenu: '您的账号',
   whatItMeans: '错误说明',
+  errorRate: '错误率',
+  errorRateNote: '7 天内 {refused} 个被拒绝，{failed} 个失败',
 };
 
 export default zh;

@@ -8,6 +8,7 @@ import { Badge } from '../../components/badge.tsx';
 import { Button, IconButton, LinkButton } from '../../components/button.tsx';
 import { Id } from '../../components/code.tsx';
 import { ConfirmDialog, FormDialog } from '../../components/dialog.tsx';
+import { useErrorTile } from '../../components/error-tile.tsx';
 import { Money, Time } from '../../components/figures.tsx';
 import { Select } from '../../components/form.tsx';
 import { MoreIcon } from '../../components/icons.tsx';
@@ -60,6 +61,7 @@ function ShownKey({ of: key, crumb }: { readonly of: Key; readonly crumb: ReactN
   const [open, setOpen] = useState<'change' | 'rotate' | 'revoke'>();
   const [secret, setSecret] = useState<string>();
   const change = useSend('patch', '/v1/keys/{id}', { refreshes });
+  const errors = useErrorTile({ key: key.id });
   const close = (): void => setOpen(undefined);
   const path = { id: key.id };
   const owner = key.user_id === null ? t('ofAccount') : key.user_id === me.id ? t('yours') : <code>{key.user_id}</code>;
@@ -115,6 +117,7 @@ function ShownKey({ of: key, crumb }: { readonly of: Key; readonly crumb: ReactN
           { name: t('today'), value: <Money microcents={key.usage_daily} /> },
           { name: t('thisMonth'), value: <Money microcents={key.usage_monthly} /> },
           { name: t('inAll'), value: <Money microcents={key.usage} /> },
+          errors,
         ]}
       />
       <Panel title={t('facts')}>

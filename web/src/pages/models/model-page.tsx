@@ -7,6 +7,7 @@ import type { Row } from '../../api/use-api.ts';
 import { Badge } from '../../components/badge.tsx';
 import { LinkButton } from '../../components/button.tsx';
 import { CodeBlock } from '../../components/code.tsx';
+import { useErrorTile } from '../../components/error-tile.tsx';
 import { Count, Price, Time } from '../../components/figures.tsx';
 import { CheckIcon } from '../../components/icons.tsx';
 import { Facts, Page, Panel, Tiles } from '../../components/page.tsx';
@@ -50,6 +51,7 @@ function Card({ of: model, crumb }: { readonly of: Model; readonly crumb: ReactN
   const t = useText<ModelTexts>('models');
   const prices = useGet('/v1/models/prices').data?.data.find((one) => one.model === model.model);
   const { service } = model.card;
+  const errors = useErrorTile({ model: model.model });
   return (
     <Page
       title={model.model}
@@ -78,7 +80,7 @@ function Card({ of: model, crumb }: { readonly of: Model; readonly crumb: ReactN
         </>
       }
     >
-      <Tiles tiles={useTiles(model, prices)} />
+      <Tiles tiles={[...useTiles(model, prices), errors]} />
       {prices !== undefined && prices.upcoming.length > 0 && <Upcoming of={prices} />}
       <Panel title={t('capabilities')} flush>
         <Grid of={model} />

@@ -6,6 +6,7 @@ import { mayMakeKeys, useSession } from '../../api/session.ts';
 import { useGet } from '../../api/use-api.ts';
 import type { Got } from '../../api/use-api.ts';
 import { LinkButton } from '../../components/button.tsx';
+import { useErrorTile } from '../../components/error-tile.tsx';
 import { Money } from '../../components/figures.tsx';
 import { Page, Panel, Tiles } from '../../components/page.tsx';
 import { EmptyState, ErrorNote, Loaded, Skeleton } from '../../components/state.tsx';
@@ -84,6 +85,7 @@ interface FigureTilesProps {
 function FigureTiles({ credits, costs }: FigureTilesProps) {
   const t = useText<OverviewTexts>('overview');
   const { today, month } = spendOf(costs);
+  const errors = useErrorTile({});
   return (
     <Tiles
       tiles={[
@@ -114,6 +116,7 @@ function FigureTiles({ credits, costs }: FigureTilesProps) {
           ),
           note: t('zone', { zone: costs.time_zone }),
         },
+        errors,
       ]}
     />
   );

@@ -27,7 +27,8 @@ const reportFilters = {
   tag: text,
 };
 /** Sums know nothing of endings. */
-export const requestFilters = { ...reportFilters, ending: oneOf(endingNames), error: text };
+export const states = [...endingNames, 'refused'] as const;
+export const requestFilters = { ...reportFilters, ending: oneOf(states), error: text };
 export type RequestFilter = SearchOf<typeof requestFilters>;
 /** `by`: what the report is divided by. `show`: the figure that is drawn. */
 export const usageFilters = { ...reportFilters, by: oneOf(groupingNames), show: oneOf(figures) };
@@ -66,7 +67,8 @@ export function requestQuery(filter: RequestFilter, span: Span) {
   const { ending, error } = filter;
   return {
     ...reportQuery(filter, span),
-    ...(ending === undefined ? {} : { ending }),
+    // Refused requests have a list of their own.
+    ...(ending === undefined || ending === 'refused' ? {} : { ending }),
     ...(error === undefined ? {} : { error_code: error }),
   };
 }

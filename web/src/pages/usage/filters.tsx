@@ -5,11 +5,10 @@ import { useKeys, useMembers } from '../../api/known.ts';
 import { mayPay, useSession } from '../../api/session.ts';
 import { useGet } from '../../api/use-api.ts';
 import { useEndingName } from '../../components/ending.tsx';
-import { endingNames } from '../../components/endings.ts';
 import { controlClass, Field, MoreFields, Select } from '../../components/form.tsx';
 import { wallSeconds, wallText } from '../../format/date.ts';
 import { useText } from '../../i18n/text.ts';
-import { isNarrow, periods, usualPeriod } from './filter.ts';
+import { isNarrow, periods, states, usualPeriod } from './filter.ts';
 import type { Period, RequestFilter, Span } from './filter.ts';
 import type { UsageTexts } from './messages/en.ts';
 import styles from './usage.module.css';
@@ -68,8 +67,11 @@ export function Filters({ filter, span, zone, onChange, withEndings, children }:
           <Select
             label={t('state')}
             value={filter.ending ?? ''}
-            options={[{ value: '', text: t('all') }, ...endingNames.map((one) => ({ value: one, text: nameOf(one) }))]}
-            onChange={(event) => set({ ending: endingNames.find((one) => one === event.target.value) })}
+            options={[
+              { value: '', text: t('all') },
+              ...states.map((one) => ({ value: one, text: one === 'refused' ? t('refused') : nameOf(one) })),
+            ]}
+            onChange={(event) => set({ ending: states.find((one) => one === event.target.value) })}
           />
         )}
       </div>

@@ -10,7 +10,7 @@ import { Ending } from '../../components/ending.tsx';
 import { Charge, Time } from '../../components/figures.tsx';
 import { Facts, Page, Panel, Tiles } from '../../components/page.tsx';
 import { ServedModel } from '../../components/served-model.tsx';
-import { EmptyState, ErrorNote, Note, Skeleton } from '../../components/state.tsx';
+import { ErrorNote, Note, Skeleton } from '../../components/state.tsx';
 import { DataTable, wholeList } from '../../components/table.tsx';
 import { formatMilliseconds, formatNumber } from '../../format/number.ts';
 import { useText } from '../../i18n/text.ts';
@@ -18,6 +18,7 @@ import { requestRoute } from './routes.ts';
 import { Attempts } from './attempts.tsx';
 import { Arithmetic, LedgerRows } from './arithmetic.tsx';
 import { modelsOf } from './receipt.ts';
+import { RefusedRequest } from './refused.tsx';
 import type { Receipt } from './receipt.ts';
 import type { UsageTexts } from './messages/en.ts';
 
@@ -26,14 +27,7 @@ export default function RequestPage() {
   const { id } = requestRoute.useParams();
   const found = useGet('/v1/generation', { query: { id } });
   const crumb = <Link to="/requests">{t('requests')}</Link>;
-  if (found.error?.status === 404)
-    return (
-      <Page title={t('noRequest')} crumb={crumb}>
-        <EmptyState title={t('noRequest')} action={<Link to="/requests">{t('requests')}</Link>}>
-          {t('noRequestText')}
-        </EmptyState>
-      </Page>
-    );
+  if (found.error?.status === 404) return <RefusedRequest id={id} crumb={crumb} />;
   if (found.data === undefined)
     return (
       <Page title={t('request')} crumb={crumb}>

@@ -22,6 +22,7 @@ import { isNarrow, reportQuery, requestQuery } from './filter.ts';
 import type { RequestFilter, Span } from './filter.ts';
 import { Filters } from './filters.tsx';
 import { KeyName } from './names.tsx';
+import { RefusedList, RefusedNote } from './refused.tsx';
 import { sumsOf } from './sums.ts';
 import { useSpan } from './use-span.ts';
 import type { UsageTexts } from './messages/en.ts';
@@ -45,11 +46,12 @@ export default function RequestsPage() {
     );
   const { span, zone } = inZone;
   const query = requestQuery(filter, span);
-  const actions = (
-    <SaveButton name="requests.csv" load={() => getFile('/v1/export/generations.csv', { query })}>
-      {t('export')}
-    </SaveButton>
-  );
+  const actions =
+    filter.ending === 'refused' ? null : (
+      <SaveButton name="requests.csv" load={() => getFile('/v1/export/generations.csv', { query })}>
+        {t('export')}
+      </SaveButton>
+    );
   return (
     <Page title={t('requests')} lead={t('requestsLead', { zone })} actions={actions}>
       <Filters
@@ -59,9 +61,16 @@ export default function RequestsPage() {
         onChange={(search) => void navigate({ search: search as never })}
         withEndings
       />
-      <DetailsSince span={span} />
-      <SumTiles filter={filter} span={span} />
-      <RequestList filter={filter} span={span} />
+      {filter.ending === 'refused' ? (
+        <RefusedList filter={filter} span={span} />
+      ) : (
+        <>
+          <DetailsSince span={span} />
+          <RefusedNote filter={filter} span={span} />
+          <SumTiles filter={filter} span={span} />
+          <RequestList filter={filter} span={span} />
+        </>
+      )}
     </Page>
   );
 }

@@ -58,7 +58,7 @@ const de: Translated<UsageTexts> = {
   noRequests: 'Keine Anfragen in diesem Zeitraum',
   noRequestsText: 'Eine Anfrage erscheint hier, sobald sie beendet ist. Mitglieder sehen die ihrer eigenen Schlüssel.',
   noRequestText:
-    'Nichts in diesem Konto oder von Ihren Schlüsseln hat diese Id. Eine Anfrage, die vor dem Beginn abgelehnt wurde, hinterlässt keinen Beleg.',
+    'Nichts in diesem Konto oder von Ihren Schlüsseln hat diese Id. Von abgelehnten Anfragen bleiben die letzten hundert.',
   noTags:
     'Nichts in diesem Zeitraum hat Tags. Schlüssel und Anfragen können Tags haben, nach denen sich ihre Nutzung trennen lässt.',
   notCharged: 'Nicht belastet',
@@ -130,6 +130,15 @@ const de: Translated<UsageTexts> = {
   zdr: 'Keine Datenspeicherung',
   tier: 'Dienststufe',
   queue: 'Gewartet auf einen Platz',
+  answer: 'Antwort',
+  refused: 'abgelehnt',
+  refusedLead:
+    'Anfragen wurden in diesem Zeitraum abgelehnt. Sie haben keinen Beleg und kosten nichts. Von allen abgelehnten sind die letzten hundert hier.',
+  refusedNote: {
+    one: '{n} Anfrage wurde in diesem Zeitraum abgelehnt.',
+    other: '{n} Anfragen wurden in diesem Zeitraum abgelehnt.',
+  },
+  noneRefused: 'Für diese Filter gibt es keine abgelehnte Anfrage.',
 };
 
 export default de;

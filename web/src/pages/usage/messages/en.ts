@@ -58,7 +58,7 @@ const en = {
   noRequests: 'No requests in this period',
   noRequestsText: 'A request appears here when it has ended. Members see those of their own keys.',
   noRequestText:
-    'Nothing of this account, or of your own keys, has this id. A request that was refused before it began leaves no receipt.',
+    'Nothing of this account, or of your own keys, has this id. Of refused requests the last hundred are kept.',
   noTags: 'Nothing in this period has a tag. Keys and requests may have tags, by which their usage can be told apart.',
   notCharged: 'Not charged',
   notServed: 'Did not serve',
@@ -129,6 +129,12 @@ const en = {
   zdr: 'Zero data retention',
   tier: 'Service tier',
   queue: 'Waited for a slot',
+  answer: 'Answer',
+  refused: 'refused',
+  refusedLead:
+    'requests were refused in this period. They have no receipt and cost nothing. Of all that were refused, the last hundred are listed.',
+  refusedNote: { one: '{n} request was refused in this period.', other: '{n} requests were refused in this period.' },
+  noneRefused: 'No refused request is kept for these filters.',
 } as const satisfies Catalogue;
 
 export default en;

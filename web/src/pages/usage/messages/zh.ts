@@ -57,7 +57,7 @@ const zh: Translated<UsageTexts> = {
   noRequest: '没有此请求',
   noRequests: '此期间没有请求',
   noRequestsText: '请求结束后会显示在此处。成员只能看到自己密钥的请求。',
-  noRequestText: '此账户或您的密钥下没有该 ID。在开始前被拒绝的请求不会留下收据。',
+  noRequestText: '此账户或您的密钥下没有该 ID。被拒绝的请求保留最近一百个。',
   noTags: '此期间没有带标签的用量。密钥和请求可以带标签，以便区分用量。',
   notCharged: '未计费',
   notServed: '未能回答的模型',
@@ -126,6 +126,11 @@ const zh: Translated<UsageTexts> = {
   zdr: '零数据保留',
   tier: '服务等级',
   queue: '排队时间',
+  answer: '回答',
+  refused: '被拒绝',
+  refusedLead: '个请求在此期间被拒绝。它们没有收据，也不收费。下面列出最近被拒绝的一百个。',
+  refusedNote: { other: '此期间有 {n} 个请求被拒绝。' },
+  noneRefused: '没有符合这些筛选条件的被拒绝请求。',
 };
 
 export default zh;
