@@ -18,6 +18,8 @@ const arrows: Readonly<Record<string, readonly string[]>> = {
   platform: [],
   // Countries, rates, and who is taxed how.
   tax: [],
+  // Checks of any gateway, which know nothing of this one.
+  prove: ['platform'],
   store: ['platform', 'tax'],
   catalog: ['generation', 'platform'],
   config: ['catalog', 'generation', 'platform', 'tax'],

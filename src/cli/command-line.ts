@@ -17,8 +17,10 @@ import { priceCommands } from './nouns/prices.ts';
 import { auditCommands, mailCommands, usageCommands, webhookCommands } from './nouns/records.ts';
 import type { ClientName } from './launch/clients.ts';
 import type { LaunchOptions } from './launch/launch.ts';
-import { decimalNumber, dollarsToMicrocents, pricesOption, serviceUrl, wholeNumber } from './option.ts';
+import { collected, decimalNumber, dollarsToMicrocents, pricesOption, serviceUrl, wholeNumber } from './option.ts';
 import { outliveReaders, printer } from './output.ts';
+import type { AdapterName } from '../prove/adapters.ts';
+import { checkNames } from '../prove/check-names.ts';
 import { surroundingsOfProcess } from './surroundings.ts';
 import type { Surroundings } from './surroundings.ts';
 import { version } from './version.ts';
@@ -41,6 +43,7 @@ const launchable: readonly ClientName[] = [
   'open-webui',
   'librechat',
 ];
+const gatewayNames: readonly AdapterName[] = ['tokenhouse', 'litellm', 'new-api', 'bifrost', 'none'];
 const engineKinds: readonly InstallableKind[] = ['cuda', 'vulkan'];
 
 const priceOption = (): Option =>
@@ -385,6 +388,35 @@ export function commandProgram(exit: (code: number) => void = () => {}, around =
     .option('--before <date>', 'remove those from before this day, in UTC')
     .option('--yes', 'do it; else it is only shown')
     .action(action(() => import('./db-prune.ts').then(({ pruneDatabase }) => pruneDatabase)));
+
+  command(
+    program,
+    'prove',
+    'check whether a gateway, this service or another one, charges what is true whatever breaks',
+  )
+    .argument('<url>', 'its address, for example http://localhost:8080', serviceUrl)
+    .addOption(new Option('--gateway <name>', 'which one it is').choices(gatewayNames).default('tokenhouse'))
+    .addOption(priceOption().makeOptionMandatory())
+    .option('--model <name>', 'a model of the gateway whose only upstream is the one that this command starts', 'prove')
+    .option('--key <key>', 'a key that pays; rather set PROVE_KEY')
+    .option('--second-key <key>', 'another one, whose limits are changed; rather set PROVE_SECOND_KEY')
+    .option('--admin-url <url>', 'where its administration answers (default: the same address)', serviceUrl)
+    .option('--admin-key <key>', 'a key for its administration; rather set PROVE_ADMIN_KEY')
+    .option('--upstream-host <address>', 'address of the upstream', '127.0.0.1')
+    .option('--upstream-port <number>', 'port of the upstream', wholeNumber(1, 65_535), 9100)
+    .option('--only <check>', `only this check, may be repeated: ${checkNames.join(', ')}`, collected)
+    .option('--rate <number>', 'the limit of requests a minute that is tried', wholeNumber(1, 1000), 10)
+    .addOption(
+      new Option('--budget <dollars>', 'the budget that is tried')
+        .argParser(dollarsToMicrocents)
+        .default(1_000_000n, '0.01'),
+    )
+    .option('--settle-seconds <number>', 'how long a charge may take to be seen', wholeNumber(1, 600))
+    .option(
+      '--restart-command <command>',
+      'kills the gateway with SIGKILL and starts it again; without it that is not tried',
+    )
+    .action(bare(() => import('./prove.ts').then(({ proveGateway }) => proveGateway)));
 
   const explainCode = bare(() => import('./explain.ts').then(({ explainCode }) => explainCode));
   const explainRequest = action(() => import('./receipt.ts').then(({ showReceipt }) => showReceipt));
