@@ -5,12 +5,12 @@
  */
 export const lineBudgets: Readonly<Record<string, number>> = {
   src: 5,
-  'src/account-api': 10636,
-  'src/accounts': 4423,
+  'src/account-api': 10674,
+  'src/accounts': 4473,
   'src/app': 5057,
   'src/billing': 6681,
   'src/catalog': 701,
-  'src/cli': 10395,
+  'src/cli': 10382,
   'src/config': 5257,
   'src/generation': 653,
   'src/inference/batches': 1379,
@@ -30,7 +30,8 @@ export const lineBudgets: Readonly<Record<string, number>> = {
   'src/inference/routing': 1909,
   'src/notifications': 591,
   'src/platform': 7326,
-  'src/store': 19349,
+  'src/prove': 1231,
+  'src/store': 19404,
   'src/tax': 150,
 };
 
@@ -39,7 +40,7 @@ export const fileLinesMax = 500;
 
 /** Files that have more, and how many they may have. The tables of the database are one description. */
 export const longFiles: Readonly<Record<string, number>> = {
-  'src/store/schema/tables.ts': 1359,
+  'src/store/schema/tables.ts': 1362,
 };
 
 /** `src/inference/engines/openai/x.ts` counts for `src/inference/engines`, `src/store/x.ts` for `src/store`. */

@@ -57,6 +57,8 @@ export interface KeyInput {
   readonly role?: Role | null;
   readonly isOperator?: boolean;
   readonly tags?: readonly string[];
+  /** The session that it ends with. */
+  readonly sessionId?: string | null;
 }
 
 /** Creates a key, and its row for the database. */
@@ -77,6 +79,7 @@ export function issueKey(input: KeyInput): { readonly text: KeyText; readonly ro
     tags: input.tags ?? [],
     createdAt: input.now,
     expiresAt: input.expiresAt ?? null,
+    sessionId: input.sessionId ?? null,
   };
   return { text, row };
 }

@@ -5,6 +5,7 @@ import { faultOfLimits, limitMax, listMax, readLimits } from '../../accounts/key
 import type { KeyLimits } from '../../accounts/key-limits.ts';
 import { operate } from '../../accounts/operations.ts';
 import { overlapMsMax } from '../../accounts/operations/keys.ts';
+import { sessionKey } from '../../accounts/session-keys.ts';
 import { isTag, tagRule, tagsMax } from '../../accounts/tags.ts';
 import { ApiError } from '../../platform/errors.ts';
 import type { ApiKey } from '../../store/repositories/keys.ts';
@@ -17,7 +18,7 @@ import { operationsOf } from '../operations-of.ts';
 import { ratesAskedFor, rateSettings } from '../rate-fields.ts';
 import { everyRole, mayMakeKeys, roles, route } from '../route.ts';
 import type { AccountRoute, Call, Role } from '../route.ts';
-import { listOf, listSchema, nullable, pageLimit, pageQuery } from '../wire.ts';
+import { listOf, listSchema, nullable, pageLimit, pageQuery, secondsOf } from '../wire.ts';
 
 const keyId = Type.String({ pattern: '^key_[0-9A-Za-z]{1,64}$' });
 const params = Type.Object({ id: keyId });
@@ -134,6 +135,7 @@ export const keyRoutes: readonly AccountRoute[] = [
         after: query.after,
         isEnabled: query.include_disabled === true || query.ids !== undefined ? undefined : true,
         ids: query.ids,
+        isListed: query.ids === undefined,
         limit: limit + 1,
       });
       const shown = await keyObjects(account.id, keys.slice(0, limit), repositories, now());
@@ -182,6 +184,36 @@ export const keyRoutes: readonly AccountRoute[] = [
         operationsOf(call),
       );
       return { key: answer.key, data: await shownKey(call, await keyThere(call, answer.keyId)) };
+    },
+  }),
+  route({
+    method: 'post',
+    path: '/v1/keys/session',
+    operationId: 'createSessionKey',
+    tag: 'Keys',
+    summary: 'The key of this session',
+    description:
+      'For the pages that call models themselves. A session has one key for each account: no list shows it, it can spend one dollar, and it ends with the session, after eight hours at the latest. Asked for again, it gets another secret, and the one before works for another hour. For people who are signed in.',
+    access: mayMakeKeys,
+    answers: [
+      {
+        status: 201,
+        description: 'The secret, which is in this answer only.',
+        schema: Type.Object({
+          object: Type.Literal('session_key'),
+          id: Type.String(),
+          key: Type.String(),
+          expires_at: Type.Integer({ description: 'Unix seconds.' }),
+        }),
+      },
+    ],
+    errors: ['http_403', 'http_409'],
+    handle: async (call) => {
+      const { principal, account } = call;
+      if (principal.kind !== 'user') throw new ApiError('http_403', 'Only the session of a person has such a key.');
+      const { userId, sessionId } = principal;
+      const made = await sessionKey({ accountId: account.id, userId, sessionId }, operationsOf(call));
+      return { object: 'session_key', id: made.keyId, key: made.key, expires_at: secondsOf(made.expiresAt) };
     },
   }),
   route({
@@ -311,7 +343,8 @@ async function keyThere(call: KeyCall, keyId: string): Promise<ApiKey> {
 
 async function liveKey(call: KeyCall & { readonly params: { readonly id: string } }): Promise<ApiKey> {
   const key = await keyThere(call, call.params.id);
-  if (key.status !== 'active') throw notThere();
+  // Nobody makes more of a session's key than it was made with, without a second proof.
+  if (key.status !== 'active' || key.sessionId !== null) throw notThere();
   return key;
 }
 

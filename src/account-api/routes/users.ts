@@ -2,7 +2,9 @@ import Type from 'typebox';
 
 import { emailChangeOf } from '../../accounts/users/email-change.ts';
 import { resetPassword } from '../../accounts/users/password-reset.ts';
+import { endSessionKeys } from '../../accounts/session-keys.ts';
 import { notThere } from '../input.ts';
+import { operationsOf } from '../operations-of.ts';
 import { route } from '../route.ts';
 import type { AccountRoute } from '../route.ts';
 import { page, secondsOf, wholeListSchema } from '../wire.ts';
@@ -77,6 +79,7 @@ export const userRoutes: readonly AccountRoute[] = [
     handle: async (call) => {
       const { userId, sessionId } = personOf(call);
       await call.services.operations.repositories.endSessions({ userId, only: sessionId });
+      await endSessionKeys(operationsOf(call));
       await call.audit({ action: 'session.delete', target: sessionId });
       return withCookies(200, { done: true }, [emptyCookie(call.services.accountUrl())]);
     },
@@ -133,6 +136,7 @@ export const userRoutes: readonly AccountRoute[] = [
     handle: async (call) => {
       const { userId, sessionId } = personOf(call);
       await call.services.operations.repositories.endSessions({ userId, except: sessionId });
+      await endSessionKeys(operationsOf(call));
       await call.audit({ action: 'session.delete_others', target: userId });
       return { done: true };
     },
@@ -151,6 +155,7 @@ export const userRoutes: readonly AccountRoute[] = [
     handle: async (call) => {
       const { userId } = personOf(call);
       const ended = await call.services.operations.repositories.endSessions({ userId, only: call.params.id });
+      await endSessionKeys(operationsOf(call));
       if (ended === 0) throw notThere();
       await call.audit({ action: 'session.delete', target: call.params.id });
       return { done: true };

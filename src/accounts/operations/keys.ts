@@ -39,6 +39,8 @@ const newKeySchema = Type.Object({
   role: Type.Optional(Type.Enum([...roles])),
   /** A management key of the operator. */
   isOperator: Type.Optional(Type.Boolean()),
+  /** The session of the console that it ends with. */
+  sessionId: Type.Optional(text),
 });
 type NewKey = Input<typeof newKeySchema>;
 
@@ -60,6 +62,7 @@ export const keyOperations = {
         models: checkedModels(input.models),
         limits: checkedLimits(input.limits),
         tags: checkedTags(input.tags),
+        sessionId: input.sessionId ?? null,
         ...managementOf(input),
       });
       const budget = checkedBudget(input.budget);

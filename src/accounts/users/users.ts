@@ -5,6 +5,7 @@ import type { OperationServices } from '../operation.ts';
 import type { Config, SignInConfig } from '../../config/config.ts';
 import type { Mailer } from '../../notifications/mail/mailer.ts';
 import { StoreError } from '../../store/store-error.ts';
+import { endSessionKeys } from '../session-keys.ts';
 import { Attempts } from './attempts.ts';
 import { cookieOf, sessionCookie, signedValue } from './cookies.ts';
 import type { Auth } from './auth.ts';
@@ -71,7 +72,7 @@ export class Users {
   /** Deletes a batch of expired sessions, links, invitations and failed attempts; false: there were none. */
   async tidy(): Promise<boolean> {
     const { repositories, now } = this.#options.operations;
-    const isMore = await this.attempts.tidy();
+    const isMore = (await endSessionKeys(this.#options.operations)) || (await this.attempts.tidy());
     return (await repositories.forgetExpired({ at: now() })) > 0 || isMore;
   }
 

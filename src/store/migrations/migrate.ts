@@ -11,6 +11,7 @@ import { tiers } from './101-tiers.ts';
 import { batches } from './102-batches.ts';
 import { completeHours } from './103-complete-hours.ts';
 import { refusals } from './104-refusals.ts';
+import { sessionKeys } from './105-session-keys.ts';
 import type { Step } from './step.ts';
 
 /** The first schema that can be upgraded: a database without steps was created with everything up to here. */
@@ -22,6 +23,7 @@ export const steps: Record<string, Step> = {
   '102-batches': batches,
   '103-complete-hours': completeHours,
   '104-refusals': refusals,
+  '105-session-keys': sessionKeys,
 };
 
 export const migrationNames = (): readonly string[] => [baseline, ...Object.keys(steps)];

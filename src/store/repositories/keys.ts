@@ -25,7 +25,7 @@ export type ApiKey = Omit<
   readonly updatedAt: number;
 };
 
-export type NewKey = Pick<
+export type NewKey = { readonly sessionId?: string | null } & Pick<
   Row<'api_key'>,
   | 'id'
   | 'accountId'
@@ -95,7 +95,7 @@ export async function listKeys(
     .orderBy('id')
     .limit(pageOf(request.limit));
   if (request.accountId !== undefined) query = query.where('accountId', '=', request.accountId);
-  return (await query.execute()).map(toKey);
+  return (await query.where('sessionId', 'is', null).execute()).map(toKey);
 }
 
 /** A live key, as the account host needs it. */
@@ -133,6 +133,40 @@ export async function getKey(
   return row === undefined ? undefined : toKey(row);
 }
 
+/** The live key of a session for an account. */
+export async function findSessionKey(
+  db: Db,
+  { accountId, sessionId, at }: { readonly accountId: string; readonly sessionId: string; readonly at: number },
+): Promise<ApiKey | undefined> {
+  const row = await db
+    .selectFrom('api_key')
+    .selectAll()
+    .where('sessionId', '=', sessionId)
+    .where('accountId', '=', accountId)
+    .where('status', '=', 'active')
+    .where('expiresAt', '>', at)
+    .executeTakeFirst();
+  return row === undefined ? undefined : toKey(row);
+}
+
+/** Unrevoked keys whose session is over, or whose own time is. */
+export async function keysOfEndedSessions(
+  db: Db,
+  { at, limit }: { readonly at: number; readonly limit: number },
+): Promise<readonly string[]> {
+  const stored = storedOn(db);
+  const living = stored.selectFrom('auth_session').select('id').where('expiresAt', '>', BigInt(at));
+  const rows = await stored
+    .selectFrom('api_key')
+    .select('id')
+    .where('session_id', 'is not', null)
+    .where('status', '=', 'active')
+    .where((is) => is.or([is('expires_at', '<=', BigInt(at)), is('session_id', 'not in', living)]))
+    .limit(limit)
+    .execute();
+  return rows.map(({ id }) => id);
+}
+
 /** Lists an account's unrevoked keys, or those with these ids, including revoked ones; newest first, after the given one. */
 export async function listAccountKeys(
   db: Db,
@@ -144,6 +178,8 @@ export async function listAccountKeys(
     /** Omitted: paused keys are included. */
     readonly isEnabled?: boolean | undefined;
     readonly ids?: readonly string[] | undefined;
+    /** Without the keys of sessions. */
+    readonly isListed?: boolean;
     readonly limit: number;
   },
 ): Promise<readonly ApiKey[]> {
@@ -160,6 +196,7 @@ export async function listAccountKeys(
   if (userId !== undefined && userId !== null) query = query.where('userId', '=', userId);
   if (userId === null) query = query.where('userId', 'is', null);
   if (request.isEnabled === true) query = query.where('disabledAt', 'is', null);
+  if (request.isListed === true) query = query.where('sessionId', 'is', null);
   if (after !== undefined) {
     const last = await db
       .selectFrom('api_key')
@@ -301,6 +338,7 @@ export async function revokeKey(
     if (revoked.numUpdatedRows === 1n) {
       await recordChange(transaction, changeId, at, 'key_revoked', keyId);
       await endInvitationsBy(storedOn(transaction), { by: keyId, accountId: row.accountId, role: null });
+      if (row.sessionId !== null) return toKey(row);
       await addNotice(transaction, {
         id: `evt_${keyId}`,
         accountId: row.accountId,

@@ -81,6 +81,8 @@ const rowOperations = {
   findPresentedKey: keys.findPresentedKey,
   getKey: keys.getKey,
   listAccountKeys: keys.listAccountKeys,
+  findSessionKey: keys.findSessionKey,
+  keysOfEndedSessions: keys.keysOfEndedSessions,
   beginFile: files.beginFile,
   finishFile: files.finishFile,
   getFile: files.getFile,

@@ -136,12 +136,15 @@ const api_key = table(
     /** When it was paused. */
     disabled_at: time.null,
     updated_at: time.null,
+    /** The session of the console that it belongs to and ends with; no list shows it. */
+    session_id: text.null,
   },
   {
     checks: { revoked_once: `(status = 'revoked') = (revoked_at is not null)` },
     indexes: {
       account: ['account_id', 'created_at'],
       previous_hash: { on: ['previous_hash'], where: 'previous_hash is not null', isUnique: true },
+      session: { on: ['session_id'], where: 'session_id is not null' },
     },
   },
 );

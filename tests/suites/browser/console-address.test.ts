@@ -40,8 +40,7 @@ test('the first request and the playground reach the models, and the code to cop
   await page.getByText(`${url}/v1`).first().waitFor();
   await person.look();
   await page.goto(`${accountUrl}/playground`);
-  await person.press('Create a key for this page');
-  await person.reads(/^Key ….{4}, expires/);
+  await person.reads('A key of this session, up to $1.00');
   await page.getByRole('textbox', { name: 'Message', exact: true }).fill('capital of France?');
   await page.keyboard.press('Control+Enter');
   await page

@@ -184,8 +184,7 @@ async function playsAround(hands: Hands): Promise<void> {
   const { words } = hands;
   const { page } = hands.person;
   await opens(hands, 'playground', '/playground');
-  await hands.use(button(hands, 'playground', 'createKey'));
-  await hands.person.reads(words.pattern('playground', 'keyEnds'));
+  await hands.person.reads(words.pattern('playground', 'keyOfSession'));
   await hands.fill(
     [[words.text('playground', 'message'), 'capital of France?']],
     words.text('playground', 'run'),

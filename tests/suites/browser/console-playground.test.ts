@@ -52,10 +52,8 @@ async function personAt(path: string, look = lookNamed('light, 1280 px')): Promi
   return person;
 }
 
-async function makeKey(person: Person): Promise<void> {
-  await person.press('Create a key for this page');
-  await person.reads(/^Key ….{4}, expires/);
-}
+/** It is there by itself. */
+const hasKey = (person: Person): Promise<void> => person.reads('A key of this session, up to $1.00');
 
 const answers = ({ page }: Person) => page.getByRole('article', { name: /^Answer of / });
 
@@ -64,7 +62,7 @@ async function ask(person: Person, text: string, label = 'Message'): Promise<voi
   const { page } = person;
   const count = await answers(person).count();
   await page.getByRole('textbox', { name: label, exact: true }).fill(text);
-  await page.keyboard.press('Control+Enter');
+  await page.keyboard.press('Enter');
   await until(async () => (await answers(person).count()) > count);
   await answers(person)
     .last()
@@ -72,12 +70,12 @@ async function ask(person: Person, text: string, label = 'Message'): Promise<voi
     .waitFor();
 }
 
-test('each family streams with a key that the page has made, and shows reasoning, figures, the exact cost and the receipt', async () => {
+test('each family streams with the key of the session, and shows reasoning, figures, the exact cost and the receipt', async () => {
   const person = await personAt('/playground');
   const { page } = person;
   await person.reads('Ask something, or begin with an example');
   await person.look();
-  await makeKey(person);
+  await hasKey(person);
   for (const family of ['chat', 'responses', 'messages', 'completions']) {
     await page.getByLabel('API', { exact: true }).selectOption(family);
     await ask(person, 'capital of France?', family === 'completions' ? 'Text to continue' : 'Message');
@@ -123,7 +121,7 @@ test('a tool is called, its result is edited and sent back, and sent anew', asyn
   for (const family of ['chat', 'responses', 'messages']) {
     const person = await personAt(`/playground${family === 'chat' ? '' : `?family=${family}`}`);
     const { page } = person;
-    await makeKey(person);
+    await hasKey(person);
     await person.press('A tool call that you answer');
     await ask(person, 'What is the weather in Paris?');
     await answers(person).last().getByText('"city": "Paris"').waitFor();
@@ -149,7 +147,7 @@ test('a tool is called, its result is edited and sent back, and sent anew', asyn
 test('an answer follows a JSON Schema; what is no JSON is said before it is sent', async () => {
   const person = await personAt('/playground');
   const { page } = person;
-  await makeKey(person);
+  await hasKey(person);
   await person.press('An answer that follows a JSON Schema');
   await page.waitForURL(/format=json_schema/);
   const schema = page.getByRole('textbox', { name: 'JSON Schema' });
@@ -171,7 +169,7 @@ test('an answer follows a JSON Schema; what is no JSON is said before it is sent
 test('stopping ends the request: what was generated until then is charged', async () => {
   const person = await personAt('/playground');
   const { page } = person;
-  await makeKey(person);
+  await hasKey(person);
   await page.getByRole('textbox', { name: 'Message' }).fill('slowly');
   await person.press('Run');
   await answers(person)
@@ -195,7 +193,7 @@ for (const look of looks.filter(({ name }) => name === 'dark, 360 px' || name ==
   test(`three models answer side by side, also with what wants to take effect: ${look.name}`, async () => {
     const person = await personAt('/playground', look);
     const { page } = person;
-    await makeKey(person);
+    await hasKey(person);
     await person.press('Add a model');
     await person.press('Add a model');
     await page.waitForURL(/model=demo&model2=org%2Fsecond&model3=third/);
@@ -220,6 +218,7 @@ for (const look of looks.filter(({ name }) => name === 'dark, 360 px' || name ==
 test('errors before and in the middle of an answer have code, explanation and id', async () => {
   const person = await personAt('/playground');
   const { page } = person;
+  await person.press('Use another key');
   await page.getByLabel('Key', { exact: true }).fill('tkh_wrong');
   await person.press('Use');
   await page.getByRole('textbox', { name: 'Message' }).fill('hi');
@@ -230,7 +229,7 @@ test('errors before and in the middle of an answer have code, explanation and id
   assert.equal(await page.getByRole('alert').getByRole('link').getAttribute('href'), '/docs/errors/invalid_api_key');
   await person.look();
   await person.press('Forget the key');
-  await makeKey(person);
+  await hasKey(person);
   person.expects(504);
   await page.getByRole('textbox', { name: 'Message' }).fill('fail');
   await person.press('Run');
@@ -298,7 +297,7 @@ const png = Buffer.from(
 test('an image goes with the message, and a file through the files API', async () => {
   const person = await personAt('/playground');
   const { page } = person;
-  await makeKey(person);
+  await hasKey(person);
   for (const family of ['chat', 'responses', 'messages']) {
     await page.getByLabel('API', { exact: true }).selectOption(family);
     await page.getByLabel('Images, PDF and text files').setInputFiles([

@@ -24,6 +24,7 @@ import styles from './playground.module.css';
 /** What one can do with an answer; the same object as long as the page is there. */
 export interface AnswerActions {
   readonly again: (column: number, place: number) => void;
+  readonly edit: (column: number, place: number, text: string) => void;
   readonly returnResults: (column: number, place: number) => void;
   readonly setResult: (column: number, place: number, callId: string, text: string) => void;
   readonly showCode: (answer: Answer) => void;

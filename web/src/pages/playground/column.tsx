@@ -1,8 +1,8 @@
-import { memo } from 'react';
+import { memo, useState } from 'react';
 
 import { Badge } from '../../components/badge.tsx';
-import { IconButton } from '../../components/button.tsx';
-import { controlClass } from '../../components/form.tsx';
+import { Button, IconButton } from '../../components/button.tsx';
+import { controlClass, Form, FormButtons, TextArea } from '../../components/form.tsx';
 import { Money } from '../../components/figures.tsx';
 import { CloseIcon } from '../../components/icons.tsx';
 import { useText } from '../../i18n/text.ts';
@@ -61,7 +61,7 @@ export function Column({ at, model, models, family, turns, actions, onModel, onR
       )}
       {turns.map((turn, place) =>
         turn.kind === 'user' ? (
-          <UserView key={place} of={turn} />
+          <UserView key={place} of={turn} column={at} place={place} edit={actions.edit} />
         ) : (
           <AnswerView
             key={place}
@@ -90,8 +90,42 @@ function Spent({ of: turns }: { readonly of: Conversation }) {
   );
 }
 
-const UserView = memo(function UserView({ of: { text, attachments } }: { readonly of: UserTurn }) {
+interface UserProps {
+  readonly of: UserTurn;
+  readonly column: number;
+  readonly place: number;
+  readonly edit: AnswerActions['edit'];
+}
+
+/** What was asked; it can be asked in other words. */
+const UserView = memo(function UserView({ of: turn, column, place, edit }: UserProps) {
   const t = useText<PlaygroundTexts>('playground');
+  const [isEdited, setEdited] = useState(false);
+  const { text, attachments } = turn;
+  const run = (form: FormData): void => {
+    setEdited(false);
+    edit(column, place, String(form.get('text')));
+  };
+  if (isEdited)
+    return (
+      <Form onSubmit={run} label={t('edit')}>
+        <TextArea
+          name="text"
+          label={t('message')}
+          defaultValue={text}
+          rows={Math.min(12, text.split('\n').length + 1)}
+          autoFocus
+        />
+        <FormButtons>
+          <Button small onClick={() => setEdited(false)}>
+            {t('cancel')}
+          </Button>
+          <Button small type="submit" look="primary">
+            {t('runAgain')}
+          </Button>
+        </FormButtons>
+      </Form>
+    );
   return (
     <div className={styles['user']}>
       {attachments.map((attachment, at) =>
@@ -106,6 +140,9 @@ const UserView = memo(function UserView({ of: { text, attachments } }: { readonl
       <div className={styles['text']} dir="auto">
         {text}
       </div>
+      <Button small look="quiet" onClick={() => setEdited(true)}>
+        {t('edit')}
+      </Button>
     </div>
   );
 });

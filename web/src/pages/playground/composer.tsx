@@ -1,5 +1,5 @@
 import { useRef, useState } from 'react';
-import type { ClipboardEvent, DragEvent, RefObject } from 'react';
+import type { ClipboardEvent, DragEvent, KeyboardEvent, RefObject } from 'react';
 
 import { Button, IconButton } from '../../components/button.tsx';
 import { CloseIcon, StartIcon } from '../../components/icons.tsx';
@@ -37,6 +37,14 @@ export function Composer(props: ComposerProps) {
     event.preventDefault();
     void attach([...event.clipboardData.files]);
   };
+  const onKeyDown = (event: KeyboardEvent): void => {
+    // Enter also ends what an input method writes, and on a keyboard of a phone there is no Shift with it.
+    if (event.key !== 'Enter' || event.shiftKey || event.nativeEvent.isComposing || isTouched()) return;
+    event.preventDefault();
+    // With Ctrl it would reach the page, which runs too.
+    event.stopPropagation();
+    onRun();
+  };
   const onDrop = (event: DragEvent): void => {
     if (event.dataTransfer.files.length === 0) return;
     event.preventDefault();
@@ -55,6 +63,7 @@ export function Composer(props: ComposerProps) {
         value={state.draft}
         onChange={({ target }) => playground.set({ draft: target.value })}
         onPaste={onPaste}
+        onKeyDown={onKeyDown}
       />
       <div className={styles['composerFoot']}>
         {!isCompletion && <AttachButton isDisabled={state.key === undefined} onFiles={attach} />}
@@ -74,6 +83,8 @@ export function Composer(props: ComposerProps) {
     </div>
   );
 }
+
+const isTouched = (): boolean => matchMedia('(pointer: coarse)').matches;
 
 function Attached({ playground, state }: Pick<ComposerProps, 'playground' | 'state'>) {
   const t = useText<PlaygroundTexts>('playground');

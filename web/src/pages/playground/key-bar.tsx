@@ -1,8 +1,9 @@
+import { useEffect, useState } from 'react';
+
 import { mayMakeKeys, useSession } from '../../api/session.ts';
-import { useSend } from '../../api/use-api.ts';
+import { sessionKey, sessionKeyCents } from '../../api/session-key.ts';
 import { Button } from '../../components/button.tsx';
 import { classes } from '../../components/classes.ts';
-import { Time } from '../../components/figures.tsx';
 import { controlClass, Form } from '../../components/form.tsx';
 import { KeyIcon } from '../../components/icons.tsx';
 import { Panel } from '../../components/page.tsx';
@@ -12,76 +13,78 @@ import type { PlaygroundTexts } from './messages/en.ts';
 import type { HeldKey } from './playground.ts';
 import styles from './playground.module.css';
 
-/** Of a key that the page makes for itself. */
-const ownKey = { name: 'Playground', limit_cents: 100 };
-const ownKeyHours = 8;
-
 interface KeyBarProps {
   readonly held: HeldKey | undefined;
   readonly onChange: (key: HeldKey | undefined) => void;
 }
 
-/** The key of the page: made here, or pasted. It is nowhere but in the memory of the page. */
+/** The key of the page: that of the session, which is there by itself, or a pasted one. It is nowhere but in the memory of the page. */
 export function KeyBar({ held, onChange }: KeyBarProps) {
   const t = useText<PlaygroundTexts>('playground');
-  if (held === undefined) return <AskForKey onChange={onChange} />;
-  const end = held.secret.slice(-4);
+  const { may } = useSession();
+  const [isPasting, setPasting] = useState(false);
+  const [error, setError] = useState<unknown>();
+  const isMade = held === undefined && !isPasting && error === undefined && may(mayMakeKeys);
+  useEffect(() => {
+    if (!isMade) return undefined;
+    let isGone = false;
+    sessionKey().then(
+      ({ secret }) => isGone || onChange({ secret, isOfSession: true }),
+      (failure: unknown) => isGone || setError(failure),
+    );
+    return () => {
+      isGone = true;
+    };
+  }, [isMade]);
+  if (held === undefined)
+    return isMade ? null : (
+      <PasteKey
+        error={error}
+        onPaste={(secret) => {
+          setPasting(false);
+          onChange({ secret, isOfSession: false });
+        }}
+      />
+    );
+  const another = (): void => {
+    setPasting(held.isOfSession);
+    onChange(undefined);
+  };
   return (
     <div className={styles['key']}>
       <KeyIcon />
-      {held.expiresAt === undefined ? (
-        <span>{t('keyHeld', { end })}</span>
-      ) : (
-        <span>
-          {t('keyEnds', { end })} <Time at={held.expiresAt} relative />
-        </span>
-      )}
-      <Button small look="quiet" onClick={() => onChange(undefined)}>
-        {t('forget')}
+      <span>
+        {held.isOfSession
+          ? t('keyOfSession', { amount: formatCents(sessionKeyCents) })
+          : t('keyHeld', { end: held.secret.slice(-4) })}
+      </span>
+      <Button small look="quiet" onClick={another}>
+        {held.isOfSession ? t('anotherKey') : t('forget')}
       </Button>
     </div>
   );
 }
 
-function AskForKey({ onChange }: Pick<KeyBarProps, 'onChange'>) {
+function PasteKey({ error, onPaste }: { readonly error: unknown; readonly onPaste: (secret: string) => void }) {
   const t = useText<PlaygroundTexts>('playground');
-  const { may } = useSession();
-  const create = useSend('post', '/v1/keys', { refreshes: ['/v1/keys'] });
-  const make = (): void => {
-    const expiresAt = Math.floor(Date.now() / 1000) + ownKeyHours * 3600;
-    create.mutate(
-      { body: { ...ownKey, expires_at: expiresAt } },
-      { onSuccess: ({ key }) => onChange({ secret: key, expiresAt }) },
-    );
-  };
   const paste = (form: FormData): void => {
     const secret = String(form.get('secret')).trim();
-    if (secret !== '') onChange({ secret, expiresAt: undefined });
+    if (secret !== '') onPaste(secret);
   };
   return (
     <Panel>
-      <Form error={create.error} onSubmit={paste}>
-        <p>
-          {t('keyText')}{' '}
-          {may(mayMakeKeys) && t('createKeyText', { amount: formatCents(ownKey.limit_cents), hours: ownKeyHours })}
-        </p>
-        <div className={styles['keyForm']}>
-          {may(mayMakeKeys) && (
-            <Button look="primary" busy={create.isPending} onClick={make}>
-              {t('createKey')}
-            </Button>
-          )}
-          <div className={styles['paste']}>
-            <input
-              className={classes(controlClass, styles['secret'])}
-              name="secret"
-              autoComplete="off"
-              spellCheck={false}
-              aria-label={t('key')}
-              placeholder={may(mayMakeKeys) ? t('keyPaste') : t('key')}
-            />
-            <Button type="submit">{t('send')}</Button>
-          </div>
+      <Form error={error} onSubmit={paste}>
+        <p>{t('keyText')}</p>
+        <div className={styles['paste']}>
+          <input
+            className={classes(controlClass, styles['secret'])}
+            name="secret"
+            autoComplete="off"
+            spellCheck={false}
+            aria-label={t('key')}
+            placeholder={t('key')}
+          />
+          <Button type="submit">{t('send')}</Button>
         </div>
       </Form>
     </Panel>

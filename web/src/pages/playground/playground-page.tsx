@@ -153,6 +153,7 @@ function useActions(
   return useMemo(
     () => ({
       again: (column, place) => playground.again(column, place, latest.current),
+      edit: (column, place, text) => playground.edit(column, place, text, latest.current),
       returnResults: (column, place) => playground.returnResults(column, place, latest.current),
       setResult: (column, place, callId, text) => playground.setResult(column, place, callId, text),
       showCode: ({ request }) => showCode(request),

@@ -3,6 +3,7 @@
  * of it is stored, and nothing of it is in the URL.
  */
 import { ApiFailure } from '../../api/client.ts';
+import { sessionKey } from '../../api/session-key.ts';
 import { callsOf } from './conversation.ts';
 import type { AnswerTurn, Attachment, Turn, UserTurn } from './conversation.ts';
 import { receiptOf } from './receipt.ts';
@@ -29,8 +30,8 @@ export type Conversation = readonly ShownTurn[];
 /** A key, whose secret only this page has. */
 export interface HeldKey {
   readonly secret: string;
-  /** Unix seconds, where the page has made it. */
-  readonly expiresAt: number | undefined;
+  /** Of the session, and made anew when it has ended; otherwise pasted. */
+  readonly isOfSession: boolean;
 }
 
 export interface PlaygroundState extends Written {
@@ -92,8 +93,9 @@ export class Playground {
 
   clear(): void {
     this.stop();
-    const { key } = this.#state;
-    this.#change({ ...empty, key, columns: this.#state.columns.map(() => []) });
+    // The instructions stay: the next conversation is with the same assistant.
+    const { key, system } = this.#state;
+    this.#change({ ...empty, key, system, columns: this.#state.columns.map(() => []) });
   }
 
   /** Sends what is written to the model of each column. */
@@ -114,6 +116,14 @@ export class Playground {
   /** Asks once more for the answer at this place of a conversation; what came after it is gone. */
   again(column: number, place: number, makeRequest: MakeRequest): void {
     this.#ask(column, makeRequest, place);
+  }
+
+  /** Asks with another text at this place of a conversation; what came after it is gone. */
+  edit(column: number, place: number, text: string, makeRequest: MakeRequest): void {
+    const turn = this.#state.columns[column]?.[place];
+    if (turn?.kind !== 'user') return;
+    this.#setTurns(column, (turns) => [...turns.slice(0, place), { ...turn, text }]);
+    this.#ask(column, makeRequest);
   }
 
   /** Sends the results of the calls of an answer back. */
@@ -162,11 +172,11 @@ export class Playground {
       receipt: undefined,
     };
     this.#setTurns(column, () => [...turns, answer]);
-    void this.#run(answer, key.secret);
+    void this.#run(answer, key);
   }
 
   /** Never rejects: what goes wrong is part of the answer. */
-  async #run({ id, request }: Answer, secret: string): Promise<void> {
+  async #run({ id, request }: Answer, key: HeldKey): Promise<void> {
     const controller = new AbortController();
     this.#running.set(id, controller);
     // The page is drawn thirty times a second, whatever the speed of the model.
@@ -178,9 +188,15 @@ export class Playground {
     };
     let end: Partial<Answer> = { state: 'done' };
     try {
-      await run(request, secret, controller.signal, (progress) => {
+      const report = (progress: Progress): void => {
         latest = progress;
         frame ??= setTimeout(show, frameMs);
+      };
+      await run(request, key.secret, controller.signal, report).catch(async (error: unknown) => {
+        if (!key.isOfSession || !(error instanceof ApiFailure) || error.status !== 401) throw error;
+        const { secret } = await sessionKey({ isRefused: true });
+        this.set({ key: { secret, isOfSession: true } });
+        await run(request, secret, controller.signal, report);
       });
     } catch (error) {
       end = controller.signal.aborted ? { state: 'stopped' } : { state: 'failed', error };

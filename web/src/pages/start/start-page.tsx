@@ -1,7 +1,8 @@
 import { useRef, useState } from 'react';
 
 import { mayMakeKeys, useSession } from '../../api/session.ts';
-import { send, useGet } from '../../api/use-api.ts';
+import { sessionKey } from '../../api/session-key.ts';
+import { useGet } from '../../api/use-api.ts';
 import type { Got } from '../../api/use-api.ts';
 import { Button, LinkButton } from '../../components/button.tsx';
 import { isConversational } from '../../components/chat-models.ts';
@@ -18,15 +19,10 @@ import { ask, AskFailure } from './ask.ts';
 import type { StartTexts } from './messages/en.ts';
 import styles from './start.module.css';
 
-/** The key of the question that is asked from here: its budget and its life are as small as that. */
-const trialKey = { name: 'Start page', limit_cents: 5 };
-const trialSeconds = 3600;
-
 export default function StartPage() {
   const t = useText<StartTexts>('start');
   const { may } = useSession();
   const models = useGet('/v1/models/cards');
-  const [ownKeyId, setOwnKeyId] = useState<string>();
   return (
     <Page title={t('title')} lead={t('lead')} narrow>
       <Loaded of={models}>
@@ -36,15 +32,13 @@ export default function StartPage() {
             <EmptyState title={t('noModels')} />
           ) : (
             <>
-              {may(mayMakeKeys) && (
-                <Question models={[first, ...others].map(({ model }) => model)} onKey={setOwnKeyId} />
-              )}
+              {may(mayMakeKeys) && <Question models={[first, ...others].map(({ model }) => model)} />}
               <Panel title={t('step2')} actions={may(mayMakeKeys) && <CreateKey />}>
                 <p>{t('makeKey')}</p>
                 <Snippets secret={t('keyPlaceholder')} model={first.model} />
               </Panel>
               <Panel title={t('step3')}>
-                <WaitingLight ownKeyId={ownKeyId} />
+                <WaitingLight />
               </Panel>
             </>
           );
@@ -63,10 +57,9 @@ function CreateKey() {
   );
 }
 
-function Question({ models, onKey }: { readonly models: readonly string[]; readonly onKey: (id: string) => void }) {
+function Question({ models }: { readonly models: readonly string[] }) {
   const t = useText<StartTexts>('start');
   const server = useGet('/v1/server');
-  const secret = useRef<string>(undefined);
   const stop = useRef<AbortController>(undefined);
   const [isRunning, setRunning] = useState(false);
   const [answer, setAnswer] = useState<string>();
@@ -82,18 +75,13 @@ function Question({ models, onKey }: { readonly models: readonly string[]; reado
     const controller = new AbortController();
     stop.current = controller;
     try {
-      if (secret.current === undefined) {
-        const expiry = Math.floor(Date.now() / 1000) + trialSeconds;
-        const made = await send('post', '/v1/keys', { body: { ...trialKey, expires_at: expiry } });
-        secret.current = made.key;
-        onKey(made.data.id);
-      }
+      const { secret } = await sessionKey();
       const startedAt = performance.now();
       const onText = (text: string): void => {
         setFirstMs((known) => known ?? performance.now() - startedAt);
         setAnswer((shown = '') => shown + text);
       };
-      await ask({ url, secret: secret.current, model, prompt, signal: controller.signal, onText });
+      await ask({ url, secret, model, prompt, signal: controller.signal, onText });
     } catch (failure) {
       if (failure instanceof AskFailure && failure.isUnreachable) setError(new Error(t('failed', { url })));
       else if (!controller.signal.aborted) setError(failure);
@@ -147,20 +135,17 @@ function Question({ models, onKey }: { readonly models: readonly string[]; reado
 const askedEveryMs = 2000;
 const mistakesAfterMs = 60_000;
 
-/** Turns green when a request arrives that this page has not made. */
-function WaitingLight({ ownKeyId }: { readonly ownKeyId: string | undefined }) {
+/** Turns green when a request arrives that no page of the console has made. */
+function WaitingLight() {
   const t = useText<StartTexts>('start');
   const [openedAt] = useState(() => Date.now());
   const now = useNow(askedEveryMs);
   const server = useGet('/v1/server');
   const requests = useGet('/v1/generations', { query: { limit: 20 } }, { every: askedEveryMs });
   const keys = useGet('/v1/keys', { query: { limit: 100, include_disabled: true } });
-  // Those of earlier visits count as little as the one of this visit.
-  const trials = new Set([
-    ownKeyId,
-    ...(keys.data?.data ?? []).filter(({ name }) => name === trialKey.name).map(({ id }) => id),
-  ]);
-  const own = keys.data === undefined ? undefined : requests.data?.data.find(({ key_id: key }) => !trials.has(key));
+  // Lists show no keys of sessions, with which this page asks.
+  const listed = new Set((keys.data?.data ?? []).map(({ id }) => id));
+  const own = requests.data?.data.find(({ key_id: key }) => listed.has(key));
   const url = server.data?.inference_url ?? '';
   return (
     <>
