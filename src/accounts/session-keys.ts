@@ -5,7 +5,7 @@ import { operate } from './operations.ts';
 /** What it may spend in its life, and how long that is: it is made without a second proof of identity. */
 export const sessionKeyLimits = { microcents: 100_000_000n, lifeMs: 8 * 3_600_000 } as const;
 
-/** Two tabs of a browser ask for one each: the secret of the first works on for so long. */
+/** Each tab of a browser asks for a secret of its own: the one before works on for an hour. */
 const overlapMs = 3_600_000;
 
 export interface SessionKey {
