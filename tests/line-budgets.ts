@@ -10,7 +10,7 @@ export const lineBudgets: Readonly<Record<string, number>> = {
   'src/app': 5057,
   'src/billing': 6681,
   'src/catalog': 701,
-  'src/cli': 10382,
+  'src/cli': 10383,
   'src/config': 5257,
   'src/generation': 653,
   'src/inference/batches': 1379,

@@ -12,6 +12,7 @@ import type { BareContext } from './context.ts';
 import { exitCodes } from './failure.ts';
 import { pricePerMillion, type WrittenPrices } from './option.ts';
 import { table } from './output.ts';
+import type { Line } from './output.ts';
 
 interface ProveOptions {
   readonly gateway: AdapterName;
@@ -118,7 +119,7 @@ const trueText = ({ range }: Row): string => {
 
 const amountText = (amount: bigint | null): string => (amount === null ? '–' : dollars(amount));
 
-function linesOf({ rows, lost, madeUp, isRight }: Proof): readonly string[] {
+function linesOf({ rows, lost, madeUp, isRight }: Proof): readonly Line[] {
   const body = table(
     ['check', 'what', 'verdict', 'charged', 'true', 'lost', 'made up'],
     rows.map((row) => [
