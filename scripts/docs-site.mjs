@@ -85,18 +85,22 @@ export async function siteFiles() {
   const reference = (await referencePages()).map(({ slug, text }) => parseDocument(Marked, slug, slug, text));
   const groups = [...contentsOf(documents.get(start)), { title: 'Reference', pages: reference }];
   const pages = [...documents.values(), ...reference].map((page) => ({ ...page, html: page.print() }));
+  const drawings = [...documents.values()].flatMap(({ links }) =>
+    links.flatMap(({ target }) => (target.endsWith('.svg') ? [target] : [])),
+  );
   const style = fs.readFileSync(path.join(root, 'scripts', 'docs-site', 'site.css'), 'utf8');
   const styleName = `site-${hashOf(style)}.css`;
   const files = {
     ...Object.fromEntries(pages.map((page) => [`${page.slug}.html`, sitePage(page, groups, styleName)])),
     ...Object.fromEntries(pages.map(({ slug, markdown }) => [`${slug}.md`, markdown])),
+    ...Object.fromEntries(drawings.map((file) => [file.replace(/^docs\//, ''), textOf(file)])),
     [styleName]: style,
     [frame]: searchFrame(groups, styleName),
     [index]: JSON.stringify(pages.flatMap(searchEntries)),
     'llms.txt': llmsText(groups),
     'llms-full.txt': pages.map(({ markdown }) => markdown.trimEnd()).join('\n\n---\n\n') + '\n',
   };
-  return { files, documents: [...documents.keys()] };
+  return { files, documents: [...documents.keys(), ...drawings] };
 }
 
 const slugs = { [start]: 'index', 'README.md': 'readme', 'docs/decisions/README.md': 'decisions' };
@@ -136,6 +140,11 @@ function parseDocument(Marked, file, slug, text) {
     renderer: {
       // Our pages have no HTML: what looks like it is a placeholder such as <account id>.
       html: ({ text: words }) => escaped(words),
+      // In the page itself a drawing has the colours of the page (site.css) instead of its own, which GitHub shows.
+      image: ({ drawing }) =>
+        textOf(drawing)
+          .replace(/<style>.*?<\/style>\n/, '')
+          .replace('<svg', '<svg class="drawing"'),
       // Scrollable elements can be reached with the keyboard.
       code: ({ text: words }) => `<pre tabindex="0"><code>${escaped(words)}\n</code></pre>\n`,
       heading({ tokens: inner, depth, anchor }) {
@@ -165,7 +174,8 @@ function resolveLink(token, file, links) {
   if (target.startsWith('..') || !fs.existsSync(path.join(root, target)))
     throw new Error(`${file} links to ${token.href}, which is not there`);
   links.push({ target, anchor, href: token.href });
-  if (!target.endsWith('.md')) {
+  if (token.type === 'image' && target.endsWith('.svg')) token.drawing = target;
+  else if (!target.endsWith('.md')) {
     token.type = 'codespan';
     token.text = token.text.replaceAll('`', '');
   } else token.href = addressOf(target) + (anchor === undefined ? '' : `#${anchor}`);
@@ -233,6 +243,7 @@ const types = {
   '.html': 'text/html; charset=utf-8',
   '.css': 'text/css; charset=utf-8',
   '.md': 'text/markdown; charset=utf-8',
+  '.svg': 'image/svg+xml',
   '.txt': 'text/plain; charset=utf-8',
 };
 
