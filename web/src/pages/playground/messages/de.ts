@@ -51,7 +51,7 @@ const de: Translated<PlaygroundTexts> = {
   key: 'Schlüssel',
   keyHeld: 'Schlüssel …{end}',
   keyText: 'Diese Seite ruft die API auf wie Ihre Programme: mit einem Schlüssel.',
-  lead: 'Die API selbst, mit Ihrem eigenen Schlüssel.',
+  lead: 'Die API selbst, aufgerufen wie von Ihren Programmen.',
   message: 'Nachricht',
   messageCompletions: 'Text, der weitergehen soll',
   modelOf: 'Modell {n}',

@@ -50,7 +50,7 @@ const en = {
   key: 'Key',
   keyHeld: 'Key …{end}',
   keyText: 'This page calls the API as your programs do: with a key.',
-  lead: 'The API itself, called with your own key.',
+  lead: 'The API itself, called as your programs call it.',
   message: 'Message',
   messageCompletions: 'Text to continue',
   modelOf: 'Model {n}',

@@ -50,7 +50,7 @@ const zh: Translated<PlaygroundTexts> = {
   key: '密钥',
   keyHeld: '密钥 …{end}',
   keyText: '此页面像您的程序一样调用 API：使用密钥。',
-  lead: '就是 API 本身，使用您自己的密钥。',
+  lead: 'API 本身，与您的程序调用方式相同。',
   message: '消息',
   messageCompletions: '要续写的文本',
   modelOf: '模型 {n}',

@@ -26,7 +26,7 @@ const de: Translated<StartTexts> = {
   step3: '3. Ihre eigene Anfrage kommt an',
   stop: 'Anhalten',
   title: 'Start',
-  useKey: 'Die Anfrage macht ein Schlüssel mit fünf Cent, der in einer Stunde endet.',
+  useKey: 'Die Anfrage nutzt den Schlüssel dieser Sitzung; Sie müssen keinen anlegen.',
   waiting: 'Warten auf die erste Anfrage eines Schlüssels…',
 };
 

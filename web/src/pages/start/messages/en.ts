@@ -24,7 +24,7 @@ const en = {
   step3: '3. Your own request arrives',
   stop: 'Stop',
   title: 'Start',
-  useKey: 'The request is made with a key of five cents that ends in an hour.',
+  useKey: 'The request is made with the key of this session: there is none to create.',
   waiting: 'Waiting for the first request of a key…',
 } as const satisfies Catalogue;
 

@@ -25,7 +25,7 @@ const zh: Translated<StartTexts> = {
   step3: '3. 您自己的请求到达',
   stop: '停止',
   title: '开始',
-  useKey: '此请求使用一个五美分、一小时后过期的密钥。',
+  useKey: '请求使用本次会话的密钥，无需创建。',
   waiting: '正在等待密钥的第一个请求…',
 };
 
