@@ -13,7 +13,7 @@ export interface Adapter {
   readonly settleMs: number;
   /** All that requests with the key have cost, in microcents. */
   readonly spent?: (admin: Administration, key: string) => Promise<bigint>;
-  /** Lets the key spend so many microcents more than it has; null: any amount. Resolves with what it may spend now. */
+  /** Lets the key spend this many microcents from now on; null: any amount. Resolves with what it may spend now. */
   readonly setBudget?: (admin: Administration, key: string, microcents: bigint | null) => Promise<bigint>;
   /** null: any number. */
   readonly setRequestsPerMinute?: (admin: Administration, key: string, requests: number | null) => Promise<void>;

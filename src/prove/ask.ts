@@ -9,7 +9,7 @@ export interface Gateway {
 
 export interface Asking {
   readonly stream: boolean;
-  /** Leaves after so many tokens; 0: as soon as the upstream works on it. */
+  /** Leaves after this number of tokens; 0: as soon as the upstream works on it. */
   readonly leaveAfter?: number;
   readonly idempotencyKey?: string;
   readonly timeoutMs?: number;

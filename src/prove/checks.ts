@@ -307,7 +307,7 @@ async function atTheEdge(scene: Scene, key: string, budget: bigint): Promise<Hap
   };
 }
 
-/** So many tokens that ten answers cost the budget, within what a model may be asked for. */
+/** The tokens with which ten answers cost the budget, within what a model may be asked for. */
 function tokensForATenth({ prices }: Scene, budget: bigint): number {
   const perAnswer = (budget * 1_000_000n) / 10n - BigInt(promptTokens) * prices.input;
   return Math.max(16, Math.min(4_000, Number(perAnswer / (prices.output === 0n ? 1n : prices.output))));

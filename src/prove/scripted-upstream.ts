@@ -18,7 +18,7 @@ export interface Plan {
   readonly paceMs: number;
   readonly usage: UsageReport;
   readonly end: AnswerEnd;
-  /** So many requests get a 503 before one is answered. */
+  /** This number of requests get a 503 before one is answered. */
   readonly refusals: number;
 }
 
@@ -40,7 +40,7 @@ export interface Truth {
   sentAt: number[];
 }
 
-/** Of a plan that names no other figure. */
+/** Length of a prompt, where a plan names no other. */
 export const promptTokens = 200;
 
 const bodyBytesMax = 4 * 1024 * 1024;

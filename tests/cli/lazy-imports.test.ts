@@ -56,6 +56,7 @@ test('before a command runs, only its declaration is loaded', () => {
     'main.ts',
     'platform/dollars.ts',
     'platform/stack-traces.ts',
+    'prove/check-names.ts',
   ]);
   assert.deepEqual(packages, ['commander', 'node:crypto', 'node:fs', 'node:module', 'node:url']);
 });
