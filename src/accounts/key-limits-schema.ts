@@ -34,6 +34,8 @@ const limitFields = {
   concurrencyMax: Type.Integer(),
   ...rateFields,
   byModel,
+  /** What one conversation may cost. */
+  sessionCents: Type.Integer(),
 };
 
 /** The restrictions of a key, other than models. */

@@ -21,6 +21,8 @@ export interface ScopedRates extends Rates {
   readonly concurrencyMax?: number | undefined;
   /** Limits of single models in addition, by ids in lower case. */
   readonly byModel?: ReadonlyMap<string, Rates> | undefined;
+  /** What one conversation may cost. */
+  readonly sessionCents?: number | undefined;
 }
 
 /** The same as stored. */
@@ -52,6 +54,10 @@ export const limitMax = 1_000_000_000_000;
 /** Ninety million dollars: in microcents still exact as a number. */
 export const limitCentsMax = 9_000_000_000;
 
+const limitCentsRule = `A limit of spending must be a whole number of cents from 1 to ${limitCentsMax}.`;
+
+const isLimitCents = (cents = 1): boolean => isLimit(cents) && cents <= limitCentsMax;
+
 const isLimit = (value = 1): boolean => Number.isInteger(value) && value >= 1 && value <= limitMax;
 
 export function keyAccess({ endpoints, addresses, zdrOnly }: KeyLimits): KeyAccess {
@@ -66,13 +72,14 @@ export function keyAccess({ endpoints, addresses, zdrOnly }: KeyLimits): KeyAcce
 }
 
 /** undefined if there are none. */
-export function scopedRates(limits: RateLimits): ScopedRates | undefined {
-  const { concurrencyMax } = limits;
+export function scopedRates(limits: RateLimits & Pick<KeyLimits, 'sessionCents'>): ScopedRates | undefined {
+  const { concurrencyMax, sessionCents } = limits;
   const ofModels = Object.entries(limits.byModel ?? {}).map(([id, rates]) => [id, ratesIn(rates ?? {})] as const);
   const byModel = ofModels.length === 0 ? undefined : new Map(ofModels);
   const rates = ratesIn(limits);
-  if (concurrencyMax === undefined && byModel === undefined && Object.keys(rates).length === 0) return undefined;
-  return { concurrencyMax, ...rates, byModel };
+  const isNone = concurrencyMax === undefined && byModel === undefined && sessionCents === undefined;
+  if (isNone && Object.keys(rates).length === 0) return undefined;
+  return { concurrencyMax, ...rates, byModel, sessionCents };
 }
 
 /** Without those that are null or absent. */
@@ -104,6 +111,7 @@ export const tiersOf = ({
 export function faultOfLimits({ endpoints = [], addresses = [], ...limits }: KeyLimits): string | undefined {
   const rateFault = faultOfRates(limits);
   if (rateFault !== undefined) return rateFault;
+  if (!isLimitCents(limits.sessionCents)) return limitCentsRule;
   const tierFault = faultOfTiers(limits);
   if (tierFault !== undefined) return tierFault;
   if (endpoints.length > listMax || addresses.length > listMax)
@@ -126,8 +134,7 @@ export function faultOfRates({ concurrencyMax = 1, byModel = {}, ...all }: RateL
     const { centsPerFiveMinutes = 1, centsPerDay = 1, ...counts } = ratesIn(rates ?? {});
     if (![concurrencyMax, ...Object.values(counts)].every((value) => isLimit(value)))
       return `A limit must be a whole number from 1 to ${limitMax}.`;
-    if (![centsPerFiveMinutes, centsPerDay].every((cents) => isLimit(cents) && cents <= limitCentsMax))
-      return `A limit of spending must be a whole number of cents from 1 to ${limitCentsMax}.`;
+    if (![centsPerFiveMinutes, centsPerDay].every((cents) => isLimitCents(cents))) return limitCentsRule;
   }
   return undefined;
 }

@@ -2,6 +2,7 @@ import type { Option } from 'commander';
 
 import type { KeyObject } from '../account-api/key-object.ts';
 import type { RateLimits, Rates } from '../accounts/key-limits.ts';
+import { centsText } from '../platform/dollars.ts';
 import { option } from './command-row.ts';
 import type { Context } from './context.ts';
 import { wholeCents, wholeNumber } from './option.ts';
@@ -35,6 +36,10 @@ export function rateOptions(last: (read: (text: string) => number) => (text: str
     option('--spend-per-day <dollars>', 'what its requests may cost in a day', cents),
   ];
 }
+
+/** Of keys alone. */
+export const sessionOption = (last: (read: (text: string) => number) => (text: string) => unknown): Option =>
+  option('--session-budget <dollars>', 'what one conversation may cost, for example 5.00', last(wholeCents));
 
 /** What the options set, of all models. */
 export const ratesOf = <Rate>(options: RateOptions<Rate>) => ({
@@ -105,4 +110,4 @@ const wordsOf = (rates: Rates): readonly string[] =>
   ).flatMap(([most, unit]) => (most === undefined ? [] : [`${most}${unit}`]));
 
 const inDollars = (cents: number | undefined): string | undefined =>
-  cents === undefined ? undefined : `$${(cents / 100).toFixed(2)}`;
+  cents === undefined ? undefined : centsText(cents);

@@ -140,7 +140,10 @@ export const errorExamples: Readonly<Record<ErrorCode, ErrorExample>> = {
       credits_available_cents: ['the available amount, in whole cents', 12],
       credits_required_cents_estimate: ['the most that the request may cost, in whole cents', 40],
       topup_url: ['where credit is added', 'https://account.example.org/topup'],
-      budget_of: ['`key`, `member` or `account`: whose budget is used up; left out when it is the credit', 'key'],
+      budget_of: [
+        '`key`, `member`, `account` or `conversation`: whose budget is used up; left out when it is the credit',
+        'key',
+      ],
       budget_period: ['`day`, `week`, `month` or `total`, of that budget', 'month'],
       budget_limit_cents: ['the budget, in whole cents; the amounts above then refer to it', 1000],
       budget_renews_at: ['when the budget renews, in UTC; left out for a total', '2026-12-01T00:00:00.000Z'],

@@ -212,8 +212,8 @@ export const errorTable = {
     'insufficient_credits',
     402,
     'after a change elsewhere',
-    'The prepaid balance, or a budget of the key, its member or its account, does not cover the request.',
-    'Add credit (`topup_url`), have the budget raised or wait until `budget_renews_at`, or lower `max_tokens`.',
+    'The prepaid balance, or a budget of the key, its member, its account or the conversation, does not cover the request.',
+    'Add credit (`topup_url`), have the budget raised or wait until `budget_renews_at`, lower `max_tokens`, or begin a new conversation.',
   ),
   // §7.7
   no_healthy_backends: row(

@@ -133,6 +133,42 @@ test('limits of single models: set as a list, shown, counted apart, named by the
   assert.deepEqual((await api('PATCH', path, { limits_by_model: [] })).body.limits_by_model, []);
 });
 
+test('the budget of a conversation ends an agent that repeats itself, in words for people, and no other conversation', async () => {
+  const { id, key } = await made({ session_budget_cents: 1 });
+  // Long enough that some dozens of requests cost a cent.
+  const turn = (text: string) => [
+    { role: 'user', content: 'hi '.repeat(6_000) },
+    { role: 'assistant', content: text },
+    { role: 'user', content: 'again' },
+  ];
+  const send = (text: string) => service.chat({ model: 'demo', messages: turn(text), max_tokens: 16 }, { key });
+  const ledger = new TestLedger(service);
+  let spent = 0n;
+  for (let requests = 0; ; requests++) {
+    assert.ok(requests < 300, `${spent} microcents`);
+    const answer = await send('one');
+    if (answer.status !== 200) {
+      const { error } = (await answer.json()) as { readonly error: Readonly<Record<string, unknown>> };
+      assert.deepEqual(
+        [answer.status, error['code'], error['budget_of'], error['budget_limit_cents']],
+        [402, 'insufficient_credits', 'conversation', 1],
+      );
+      assert.match(
+        String(error['message']),
+        /^This conversation has cost \$0\.01.*, and its key allows \$0\.01 for one\. Begin/,
+      );
+      break;
+    }
+    await answer.arrayBuffer();
+    assert.ok(spent < 1_000_000n, 'one request goes beyond the budget at most');
+    spent += (await ledger.newest(1))[0]!.costMicrocents;
+  }
+  assert.ok(spent >= 1_000_000n);
+  for (const other of ['two', 'three']) assert.equal((await send(other)).status, 200);
+  assert.equal((await api('PATCH', `/v1/keys/${id}`, { session_budget_cents: 2 })).body.session_budget_cents, 2);
+  assert.equal((await send('one')).status, 200);
+});
+
 test('what a key is kept to is refused elsewhere, and can be changed', async () => {
   const { id, key } = await made({ allowed_endpoints: ['/v1/messages'] });
   assert.equal(await statusOf(key), 403);

@@ -220,13 +220,15 @@ describe('a key, after it was made', () => {
     const ofModel = ['--model', 'demo', '--requests-per-day', '7'];
     const set = await run('keys', 'limit', id, ...ofModel, '--concurrency', '3');
     assert.match(set.stdout, /has the limits 3 at once on demo: 7 requests\/day from now on/);
-    assert.equal((await run('keys', 'limit', id, '--spend-per-five-minutes', '0.50')).code, 0);
+    const spending = ['--spend-per-five-minutes', '0.50', '--session-budget', '2'];
+    assert.match((await run('keys', 'limit', id, ...spending)).stdout, /\$2.00 a conversation/);
     const shown = await listed();
+    assert.equal(shown?.['session_budget_cents'], 200);
     assert.deepEqual([shown?.['max_concurrency'], shown?.['cents_per_five_minutes']], [3, 50]);
     const [first] = shown?.['limits_by_model'] as readonly Readonly<Record<string, unknown>>[];
     assert.deepEqual([first?.['model'], first?.['requests_per_day'], first?.['tokens_per_day']], ['demo', 7, null]);
     assert.match((await run('keys', 'list')).stdout, /3 at once \$0.50 in five minutes on demo: 7 requests\/day/);
-    const none = ['--spend-per-five-minutes', 'none', '--concurrency', 'none'];
+    const none = ['--spend-per-five-minutes', 'none', '--concurrency', 'none', '--session-budget', 'none'];
     assert.equal((await run('keys', 'limit', id, ...none)).code, 0);
     const last = await run('keys', 'limit', id, '--model', 'demo', '--requests-per-day', 'none', '--json');
     assert.deepEqual(jsonOf(last), { id, limits: {} });

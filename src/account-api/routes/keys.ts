@@ -1,7 +1,7 @@
 import Type from 'typebox';
 import type { Static } from 'typebox';
 
-import { faultOfLimits, limitMax, listMax, readLimits } from '../../accounts/key-limits.ts';
+import { faultOfLimits, limitCentsMax, limitMax, listMax, readLimits } from '../../accounts/key-limits.ts';
 import type { KeyLimits } from '../../accounts/key-limits.ts';
 import { operate } from '../../accounts/operations.ts';
 import { overlapMsMax } from '../../accounts/operations/keys.ts';
@@ -37,6 +37,15 @@ const settings = {
   zdr_only: Type.Optional(Type.Boolean()),
   max_concurrency: Type.Optional(nullable(rate)),
   ...rateSettings,
+  session_budget_cents: Type.Optional(
+    nullable(
+      Type.Integer({
+        minimum: 1,
+        maximum: limitCentsMax,
+        description: 'What one conversation may cost; 402 beyond it.',
+      }),
+    ),
+  ),
   tags: Type.Optional(texts(tagsMax, 'Tags of all requests of the key, in addition to the tags of a request itself.')),
 };
 
@@ -439,6 +448,7 @@ function readSettings(
     ...(type === undefined ? {} : { planKey: type === 'plan' ? true : null }),
     ...(body.max_concurrency === undefined ? {} : { concurrencyMax: body.max_concurrency }),
     ...ratesAskedFor(body, known),
+    ...(body.session_budget_cents === undefined ? {} : { sessionCents: body.session_budget_cents }),
   };
   for (const [field, each] of [
     ['allowed_endpoints', { endpoints: body.allowed_endpoints ?? undefined }],

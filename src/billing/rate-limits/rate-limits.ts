@@ -1,6 +1,8 @@
 import { ApiError, atCap } from '../../platform/errors.ts';
 import type { ErrorDetails } from '../../platform/errors.ts';
 import { StoreError } from '../../store/store-error.ts';
+import { Conversations } from './conversations.ts';
+import type { OpenTurn } from './conversations.ts';
 import type { Claim, LimitCounts, LimitRule, Taken, Taking } from './counts.ts';
 import { claimsOfRates, rateExceeded, wholeSeconds } from './rates.ts';
 import type { Amounts, LimitClaim, Rates, ScopedRates } from './rates.ts';
@@ -66,6 +68,13 @@ export interface Admitted {
   end(spent?: Spent): void;
 }
 
+/** What a generation is likely to spend, and on which conversation. */
+export interface Spending<Caller> {
+  microcentsLikely(caller: Caller): number;
+  /** A hash of its prompt up to its first answer and to each later message; none: it is of no conversation. */
+  turns(caller: Caller): readonly number[];
+}
+
 export interface LimitsOptions {
   /** Counts of this process alone, or of all processes that share a database. */
   readonly counts: LimitCounts;
@@ -83,6 +92,7 @@ export interface LimitsOptions {
 export class Limits {
   /** May change at any time; running requests go on. */
   concurrencyPerAccountMax: number;
+  readonly conversations = new Conversations();
   readonly #counts: LimitCounts;
   readonly #wall: () => number;
   #plans: ReadonlyMap<string, Plan>;
@@ -120,8 +130,8 @@ export class Limits {
 
   /**
    * Admits a request, or throws `concurrency_limit_exceeded`, `request_quota_exceeded` or `rate_limit_exceeded` 429: of all limits reached
-   * the one that takes longest, so that `Retry-After` is true. `tokens` is its estimated use, and `cost` estimates its microcents, called
-   * only where spending is limited.
+   * the one that takes longest, so that `Retry-After` is true. Then `insufficient_credits` 402, if its conversation has nothing left.
+   * `tokens` is its estimated use; `spending` is asked only where that is limited.
    *
    * Synchronous if this process can decide alone; otherwise a promise, which rejects with the same errors, and with `internal_error` 500
    * when the limit server does not answer.
@@ -130,7 +140,7 @@ export class Limits {
     caller: Caller,
     work: LimitedWork,
     tokens = 0,
-    cost?: (caller: Caller) => number,
+    spending?: Spending<Caller>,
   ): Admitted | Promise<Admitted> {
     const { account, key } = caller;
     const plan = this.#planOf(account);
@@ -140,15 +150,32 @@ export class Limits {
         ? none
         : sharesOf(caller, plan, work, {
             tokens,
-            microcents: () => cost?.(caller) ?? 0,
+            microcents: () => spending?.microcentsLikely(caller) ?? 0,
             used: (rule) => this.#counts.used(rule),
           });
     const claims = shares.length === 0 ? slots : [...shares, ...slots];
-    return after(this.#counts.take(claims), (taking) => this.#admitted(claims, taking, plan));
+    return after(this.#counts.take(claims), (taking) => {
+      if ('lacking' in taking) throw this.#refusal(taking.lacking, plan);
+      const sessionCents = key.rates?.sessionCents;
+      if (sessionCents === undefined || spending === undefined)
+        return this.#admitted(claims, taking.taken, plan, undefined);
+      try {
+        const turns = spending.turns(caller);
+        const turn = this.conversations.begin(turns, sessionCents, spending.microcentsLikely(caller));
+        return this.#admitted(claims, taking.taken, plan, turn);
+      } catch (error) {
+        for (const one of taking.taken) this.#counts.end(one, changeOf(one, nothingSpent));
+        throw error;
+      }
+    });
   }
 
-  #admitted(claims: readonly LimitClaim[], taking: Taking<LimitClaim>, plan: Plan | undefined): Admitted {
-    if ('lacking' in taking) throw this.#refusal(taking.lacking, plan);
+  #admitted(
+    claims: readonly LimitClaim[],
+    taken: readonly Taken[],
+    plan: Plan | undefined,
+    turn: OpenTurn | undefined,
+  ): Admitted {
     const isRunning = claims.some(({ rule }) => rule.kind === 'running');
     if (isRunning) this.#running++;
     let isOver = false;
@@ -167,7 +194,8 @@ export class Limits {
         if (isOver) throw new Error('a request ends once');
         isOver = true;
         if (isRunning) this.#running--;
-        for (const one of taking.taken) this.#counts.end(one, changeOf(one, spent));
+        for (const one of taken) this.#counts.end(one, changeOf(one, spent));
+        turn?.end(Number(spent.costMicrocents ?? 0n));
         // The first claim accounts for the actual use.
         for (const one of raised) this.#counts.end(one, -one.amount);
       },

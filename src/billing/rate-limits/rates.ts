@@ -20,6 +20,8 @@ export interface ScopedRates extends Rates {
   readonly concurrencyMax?: number | undefined;
   /** By ids in lower case. */
   readonly byModel?: ReadonlyMap<string, Rates> | undefined;
+  /** What one conversation of a key may cost. */
+  readonly sessionCents?: number | undefined;
 }
 
 /** A claim on one limit, with what its refusal says. */

@@ -8,13 +8,24 @@ import { budgetRow, inputOf, keyBudget, periodOption } from '../budgets.ts';
 import { changes, keyWord, lists, onlyAccount, option } from '../command-row.ts';
 import type { CommandRow } from '../command-row.ts';
 import { collected, dollarsToMicrocents, duration, durationOrNever, refused } from '../option.ts';
+import { centsText } from '../../platform/dollars.ts';
 import { timeText } from '../output.ts';
-import { modelOption, orNone, rateOptions, ratesAsked, ratesOf, ratesShownIn, rateWords } from '../rate-options.ts';
+import {
+  modelOption,
+  orNone,
+  rateOptions,
+  ratesAsked,
+  ratesOf,
+  ratesShownIn,
+  rateWords,
+  sessionOption,
+} from '../rate-options.ts';
 import type { RateOptions } from '../rate-options.ts';
 
 const keyRoles: readonly Role[] = ['owner', 'admin', 'billing', 'developer', 'viewer'];
 
 interface LimitOptions<Rate> extends RateOptions<Rate> {
+  readonly sessionBudget?: Rate;
   readonly endpoint?: readonly string[];
   readonly ip?: readonly string[];
   readonly zdrOnly?: boolean;
@@ -30,6 +41,7 @@ const limitsOf = <Rate>(options: LimitOptions<Rate>) => ({
   tier: options.tier,
   tiers: options.allowTier,
   concurrencyMax: options.concurrency,
+  sessionCents: options.sessionBudget,
   ...ratesOf(options),
 });
 /** They may be of one model instead. */
@@ -79,6 +91,7 @@ export const keyCommands: readonly CommandRow[] = [
       option('--operator', 'create a management key that may also do what the operator of the server may'),
       option('--plan', "requests are paid by the account's plan, and count against its included requests"),
       ...rateOptions((read) => read),
+      sessionOption((read) => read),
       ...tierOptions,
       option('--budget <dollars>', 'budget for a period, for example 10.00 (default: no budget)', dollarsToMicrocents),
       periodOption('--budget-per <period>'),
@@ -142,6 +155,7 @@ export const keyCommands: readonly CommandRow[] = [
           zdrOnly: key.zdr_only,
           planKey: key.type === 'plan',
           ...ratesShownIn(key),
+          ...(key.session_budget_cents === null ? {} : { sessionCents: key.session_budget_cents }),
         }),
       budget: keyBudget,
       created: ({ created_at: at }) => timeText(at),
@@ -230,6 +244,7 @@ export const keyCommands: readonly CommandRow[] = [
       keyWord,
       modelOption,
       ...rateOptions(orNone),
+      sessionOption(orNone),
       ...tierOptions,
       option('--endpoint <path>', 'allowed path, replacing the earlier ones; repeatable; none allows all', collected),
       option(
@@ -290,7 +305,7 @@ const orNull = <Limits extends object>(limits: Limits) =>
   };
 
 function limitsText(limits: KeyLimits): string {
-  const { endpoints = [], addresses = [], zdrOnly, planKey, tier, tiers } = limits;
+  const { endpoints = [], addresses = [], zdrOnly, planKey, tier, tiers, sessionCents } = limits;
   const words = [
     ...endpoints,
     ...addresses,
@@ -299,6 +314,7 @@ function limitsText(limits: KeyLimits): string {
     ...(tier === undefined ? [] : [`tier ${tier}`]),
     ...(tiers === undefined ? [] : [`may use ${['default', ...tiers].join('/')}`]),
     ...rateWords(limits),
+    ...(sessionCents === undefined ? [] : [`${centsText(sessionCents)} a conversation`]),
   ];
   return words.join(' ') || '–';
 }

@@ -1,9 +1,11 @@
+import { randomInt } from 'node:crypto';
+
 import type { Billing } from '../../billing/billing.ts';
 import { estimate, holdStepTokens } from '../../billing/bill.ts';
 import type { Hold, Receipt } from '../../billing/hold.ts';
 import { ApiError, errorCodeOf } from '../../platform/errors.ts';
 import type { GenerationBatch, TakeBatch, Usage } from '../../generation/event.ts';
-import type { Limits, Spent } from '../../billing/rate-limits/rate-limits.ts';
+import type { Limits, Spending, Spent } from '../../billing/rate-limits/rate-limits.ts';
 import type { Ending } from '../../store/ledger.ts';
 import type { ImageFetcher } from '../images/fetcher.ts';
 import type { Call } from './call.ts';
@@ -19,6 +21,7 @@ import { Meter } from './meter.ts';
 import type { Order } from './order.ts';
 import { withOwnNames } from './own-names.ts';
 import type { BackendPool } from './backend-pool.ts';
+import { turnsOf } from '../routing/prompt-prefixes.ts';
 import { receiptOf, spentBy } from './receipt.ts';
 import type { StopSignal } from '../../platform/stop-signal.ts';
 import type { Wait } from './wait-queue.ts';
@@ -73,7 +76,7 @@ export async function run(
   apart?: Apart,
 ): Promise<void> {
   const { signal } = apart ?? call;
-  const admitting = services.limits.admit(taken, workOf(taken), tokensLikely(taken), costLikely); // 429
+  const admitting = services.limits.admit(taken, workOf(taken), tokensLikely(taken), spending); // 429, 402
   const admitted = admitting instanceof Promise ? await admitting : admitting;
   call.admitted = admitted;
   let images: WithImages | undefined;
@@ -297,10 +300,14 @@ const isClientGone = (reason: CancelReason): boolean => reason === 'client-left'
 const tokensLikely = ({ completionTokensMax, promptTokensLikely }: Order): number =>
   promptTokensLikely + Math.min(completionTokensMax, holdStepTokens);
 
-/** The same in microcents, by the list; nothing of what a plan pays. */
-function costLikely(order: Order): number {
-  return order.plan === null ? Number(estimate(order, order.promptTokensLikely).amount) : 0;
-}
+/** A secret of the process, so that nobody can write prompts that are taken for others. */
+const turnSalt = randomInt(2 ** 31);
+
+const spending: Spending<Order> = {
+  // Nothing of what a plan pays.
+  microcentsLikely: (order) => (order.plan === null ? Number(estimate(order, order.promptTokensLikely).amount) : 0),
+  turns: ({ request, key }) => turnsOf(request, key.id, turnSalt),
+};
 
 const workOf = ({ batchId }: Order): 'generate' | 'line' => (batchId === null ? 'generate' : 'line');
 

@@ -1,4 +1,4 @@
-import type { EngineRequest, Message, Part } from '../../generation/request.ts';
+import type { EngineRequest, Message, Part, Prompt } from '../../generation/request.ts';
 
 /**
  * The prefixes of a prompt, each as a hash of everything up to its end. Two prompts with the same hash at an index begin with the same
@@ -41,6 +41,32 @@ export function prefixesOf(request: EngineRequest, promptTokens: number, salt: n
   return { hashes, tokens: hashes.map((_, index) => ends[index]! * tokensPerCharacter) };
 }
 
+/**
+ * Returns a hash of a conversation up to its first answer and up to the end of each later message, so that a prompt is known again where a
+ * later one goes on. Tools and reasoning are not part of it; the ids of calls are, which differ where two agents do the same. Empty without a conversation
+ * and under zero data retention. `scope` and `salt` are part of each hash, of 53 bits.
+ */
+export function turnsOf(
+  { prompt, retain }: { readonly prompt: Prompt; readonly retain: boolean },
+  scope: string,
+  salt: number,
+): readonly number[] {
+  if (prompt.type !== 'messages' || !retain) return [];
+  const hasher = new TurnHasher(salt);
+  hasher.text(scope);
+  const hashes: number[] = [];
+  for (const [index, message] of prompt.messages.entries()) {
+    if (hashes.length > 0 || (message.role === 'assistant' && index > 0)) hashes.push(hasher.hash());
+    if (message.role !== 'assistant') readMessage(message, hasher);
+    else {
+      // Its reasoning is left out of later prompts.
+      readMessage({ ...message, reasoning: [] }, hasher);
+      for (const { id } of message.toolCalls) hasher.text(id);
+    }
+  }
+  return [...hashes, hasher.hash()];
+}
+
 function readPrompt({ prompt, tools }: EngineRequest, hasher: PrefixHasher): void {
   switch (prompt.type) {
     case 'messages':
@@ -66,7 +92,13 @@ function readPrompt({ prompt, tools }: EngineRequest, hasher: PrefixHasher): voi
   }
 }
 
-function readMessage(message: Message, hasher: PrefixHasher): void {
+interface Hasher {
+  /** Separates what follows from what was before. */
+  mark(kind: string): void;
+  text(text: string): void;
+}
+
+function readMessage(message: Message, hasher: Hasher): void {
   hasher.mark(message.role);
   if (message.role === 'assistant') for (const { text } of message.reasoning) hasher.text(text);
   for (const part of message.content) readPart(part, hasher);
@@ -82,7 +114,7 @@ function readMessage(message: Message, hasher: PrefixHasher): void {
 const imageSamples = 16;
 const sampleCharacters = 32;
 
-function readPart(part: Part, hasher: PrefixHasher): void {
+function readPart(part: Part, hasher: Hasher): void {
   hasher.mark(part.type);
   switch (part.type) {
     case 'text':
@@ -106,7 +138,7 @@ function readPart(part: Part, hasher: PrefixHasher): void {
 }
 
 /** FNV-1a over UTF-16 code units, with the finalizer of MurmurHash3 where a prefix ends. */
-class PrefixHasher {
+class PrefixHasher implements Hasher {
   readonly hashes: number[] = [];
   #hash: number;
   /** Characters so far. */
@@ -148,6 +180,37 @@ class PrefixHasher {
       this.#hash = hash;
       if (this.characters === end) this.hashes.push(finished(hash));
     }
+  }
+}
+
+/** Two such hashes: of one, some of a hundred thousand prompts would be alike. */
+class TurnHasher implements Hasher {
+  #hash: number;
+  #other: number;
+
+  constructor(salt: number) {
+    this.#hash = salt | 0;
+    this.#other = ~salt;
+  }
+
+  hash(): number {
+    return (finished(this.#hash) >>> 0) * 0x200000 + (finished(this.#other) >>> 11);
+  }
+
+  mark(kind: string): void {
+    this.text('\u0000');
+    this.text(kind);
+  }
+
+  text(text: string): void {
+    let [hash, other] = [this.#hash, this.#other];
+    for (let at = 0; at < text.length; at++) {
+      const unit = text.charCodeAt(at);
+      hash = Math.imul(hash ^ unit, 0x01000193);
+      other = Math.imul(other ^ unit, 0x01000193) + 1;
+    }
+    this.#hash = hash;
+    this.#other = other;
   }
 }
 

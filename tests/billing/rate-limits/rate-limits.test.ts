@@ -39,7 +39,10 @@ class TestLimits {
 
   /** At once: where one process has every limit whole, nobody is asked. */
   admit(who: LimitedCaller, work: LimitedWork, tokens = 0): Admitted {
-    const admitted = this.limits.admit(who, work, tokens, () => tokens * microcentsPerToken);
+    const admitted = this.limits.admit(who, work, tokens, {
+      microcentsLikely: () => tokens * microcentsPerToken,
+      turns: () => [],
+    });
     if (admitted instanceof Promise) assert.fail('it was not decided at once');
     return admitted;
   }

@@ -3,6 +3,7 @@ import type { SendInput } from '../../api/use-api.ts';
 import { Checkbox, Field, FieldRow, MoreFields, Select, TextArea, TextField } from '../../components/form.tsx';
 import { LimitFields, limitIn } from '../../components/limit.tsx';
 import { RateFields, ratesIn } from '../../components/rates.tsx';
+import { centsOf, dollarsTyped } from '../../format/money.ts';
 import { useText } from '../../i18n/text.ts';
 import type { Key } from './key.ts';
 import type { KeyTexts } from './messages/en.ts';
@@ -47,6 +48,14 @@ export function KeyFields({ of: key }: { readonly of?: Key }) {
           defaultValue={(key?.ip_ranges ?? []).join('\n')}
         />
         <RateFields of={key} />
+        <TextField
+          name="session_budget_cents"
+          label={t('sessionBudget')}
+          hint={t('sessionBudgetHint')}
+          optional
+          isMoney
+          defaultValue={typeof key?.session_budget_cents === 'number' ? dollarsTyped(key.session_budget_cents) : ''}
+        />
         <TextField
           name="max_concurrency"
           label={t('concurrency')}
@@ -141,6 +150,7 @@ export function settingsIn(
     allowed_models: models.length === 0 ? null : models,
     ip_ranges: ranges.length === 0 ? null : ranges,
     ...ratesIn(form),
+    session_budget_cents: centsOf(text('session_budget_cents')) ?? null,
     max_concurrency: whole('max_concurrency'),
     tags: list('tags'),
     zdr_only: form.get('zdr_only') !== null,

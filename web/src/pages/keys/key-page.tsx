@@ -17,6 +17,7 @@ import { Facts, Page, Panel, Tiles } from '../../components/page.tsx';
 import { useRateFacts } from '../../components/rates.tsx';
 import { EmptyState, ErrorNote, Note, Skeleton } from '../../components/state.tsx';
 import { toast } from '../../components/toast.tsx';
+import { formatCents } from '../../format/money.ts';
 import { useText } from '../../i18n/text.ts';
 import { keyRoute } from './routes.ts';
 import { KeyFields, settingsIn } from './key-fields.tsx';
@@ -133,6 +134,10 @@ function ShownKey({ of: key, crumb }: { readonly of: Key; readonly crumb: ReactN
             [t('endpoints'), key.allowed_endpoints === null ? t('allEndpoints') : key.allowed_endpoints.join(', ')],
             [t('addresses'), key.ip_ranges === null ? t('everywhere') : key.ip_ranges.join(', ')],
             ...rates,
+            [
+              t('sessionBudget'),
+              key.session_budget_cents === null ? t('noBudget') : formatCents(key.session_budget_cents),
+            ],
             [t('concurrency'), key.max_concurrency ?? t('unlimited')],
             [t('zdr'), key.zdr_only ? t('yes') : t('no')],
             [t('tags'), key.tags.length === 0 ? '–' : key.tags.join(', ')],

@@ -66,6 +66,8 @@ const de: Translated<KeyTexts> = {
   secret: 'Der Schlüssel',
   secretOnce: 'Dieser Schlüssel wird einmal gezeigt. Kopieren Sie ihn jetzt: Niemand kann ihn noch einmal zeigen.',
   secretTitle: 'Ihr neuer Schlüssel',
+  sessionBudget: 'Budget eines Gesprächs',
+  sessionBudgetHint: 'Beendet einen Agenten, der nicht aufhört; leer: keines.',
   sevenDays: 'Noch sieben Tage',
   showPaused: 'Angehaltene zeigen',
   spent: 'Ausgegeben',

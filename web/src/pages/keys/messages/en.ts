@@ -63,6 +63,8 @@ const en = {
   secret: 'The key',
   secretOnce: 'This key is shown once. Copy it now: nobody can show it again.',
   secretTitle: 'Your new key',
+  sessionBudget: 'Budget of a conversation',
+  sessionBudgetHint: 'Ends an agent that goes on and on; empty: none.',
   sevenDays: 'Seven more days',
   showPaused: 'Show paused keys',
   spent: 'Spent',

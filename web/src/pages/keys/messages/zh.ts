@@ -63,6 +63,8 @@ const zh: Translated<KeyTexts> = {
   secret: '密钥',
   secretOnce: '此密钥只显示一次。请立即复制：之后任何人都无法再次查看。',
   secretTitle: '您的新密钥',
+  sessionBudget: '单个对话的预算',
+  sessionBudgetHint: '用于停止不断重复的智能体；留空：不限。',
   sevenDays: '再用七天',
   showPaused: '显示已暂停的密钥',
   spent: '已花费',
