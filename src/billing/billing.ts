@@ -7,7 +7,7 @@ import { ceiledCents, flooredCents } from './cents.ts';
 import { LedgerHealth } from './ledger-health.ts';
 import { Hold, HoldLimits } from './hold.ts';
 import type { Funds, HoldServices } from './hold.ts';
-import { repair } from './repair.ts';
+import { decide, repair } from './repair.ts';
 import type { RepairLog } from './repair.ts';
 
 export interface BillingOptions {
@@ -394,6 +394,15 @@ export class Billing {
         if (!funds.isOfPlan) this.#returnUnused(funds, heldMicrocents - charged);
         if (funds.budgets !== undefined) this.#end(funds.budgets);
       },
+      decide: (row) =>
+        decide(
+          row,
+          {
+            settle: (of) => this.#ledgerHealth.watch(ledger.settle(of)),
+            readBack: (requestId) => ledger.readBack(requestId),
+          },
+          log,
+        ),
       repair: (funds, row) =>
         repair(
           row,

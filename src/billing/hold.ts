@@ -49,6 +49,8 @@ export interface HoldServices {
   untake(funds: Funds, amount: bigint): void;
   /** Called once: of the amount held, this much was charged. */
   closed(funds: Funds, heldMicrocents: bigint, charged: bigint): void;
+  /** Finds out whether the row was written after all; false: it never will be. Waits as long as the ledger does not answer. */
+  decide(row: UsageRow): Promise<boolean>;
   /** Makes the row, or another for the same request, durable in the background; resolves with the amount charged. */
   repair(funds: Funds, row: UsageRow): Promise<bigint>;
 }
@@ -160,13 +162,16 @@ export class Hold {
     return costMicrocents(usage, this.#bill.prices) <= this.#heldMicrocents;
   }
 
-  /** Makes the charge durable; the answer's last bytes follow after it. Rejects with `internal_error` if that failed. */
-  settle(receipt: Receipt): Promise<void> {
+  /**
+   * Makes the charge durable; the answer's last bytes follow after it. Rejects with `internal_error` if that failed. `isKept`: the answer
+   * is durable and counts if its charge is, so nothing is said, and nothing refunded, before the ledger has decided.
+   */
+  settle(receipt: Receipt, isKept = false): Promise<void> {
     return new Promise((resolve, reject) => {
       if (this.#state !== 'open') throw new Error('a hold is settled once');
       this.#openLimit.end();
       const row = this.#priced(receipt);
-      this.#settle(row, (outcome) => {
+      const end = (outcome: Settled): void => {
         if (outcome === 'billed') {
           this.#end(row.costMicrocents);
           resolve();
@@ -175,6 +180,10 @@ export class Hold {
         this.#state = 'lost';
         const message = 'The charge for this answer could not be recorded; nothing is charged.';
         reject(new ApiError('internal_error', message, outcome === 'lost' ? {} : { cause: outcome.error }));
+      };
+      this.#settle(row, (outcome) => {
+        if (outcome === 'billed' || !isKept) end(outcome);
+        else void this.#services.decide(row).then((isBilled) => end(isBilled ? 'billed' : outcome));
       });
     });
   }

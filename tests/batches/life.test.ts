@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 
 import { BatchClient, chatLine, jsonl, type BatchObject } from '../support/batch-client.ts';
+import { lineCost } from '../support/batch-money.ts';
 import { TestService, noFeatures, scriptedModel, until } from '../support/service.ts';
 import { TestLedger } from '../support/test-ledger.ts';
 
@@ -27,10 +28,6 @@ after(async () => {
   await service.dispose();
 });
 
-/** Half of the model's prices. */
-const costOf = (promptTokens: number, completionTokens: number): bigint =>
-  (BigInt(promptTokens) * 2_500_000n + BigInt(completionTokens) * 10_000_000n + 999_999n) / 1_000_000n;
-
 test('every line is answered once, charged half, and its receipt names the batch', async () => {
   const lines = Array.from({ length: 60 }, (_, index) => chatLine(`line-${index}`, `question ${index}`));
   const made = await client.of(lines, { metadata: { night: 'one' } });
@@ -54,7 +51,7 @@ test('every line is answered once, charged half, and its receipt names the batch
     const { prompt_tokens: prompt, completion_tokens: completion } = response.body.usage;
     assert.deepEqual(
       [row.ending, row.batchId, row.costMicrocents, row.inputPrice, row.outputPrice],
-      ['finished', batch.id, costOf(prompt, completion), 2_500_000n, 10_000_000n],
+      ['finished', batch.id, lineCost(prompt, completion), 2_500_000n, 10_000_000n],
     );
   }
   assert.equal((await ledger.sums()).count, 60);

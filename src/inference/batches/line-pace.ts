@@ -96,7 +96,7 @@ export class LinePace {
       this.#broke.add(batch.accountId);
       return { state: 'errored', result };
     }
-    if (isFull(error)) {
+    if (isPassing(error)) {
       const ms = (error.retryAfterSeconds ?? 1) * 1_000;
       if (error.code !== 'backend_at_capacity') this.rest(batch, ms);
       return again(ms);
@@ -107,4 +107,5 @@ export class LinePace {
 }
 
 /** Nothing is wrong with the line, and nothing was tried: it waits as long as its batch has time. */
-const isFull = ({ status, type }: ApiError): boolean => status === 429 || type === 'routing_error';
+const isPassing = ({ status, type, code, retryAfterSeconds }: ApiError): boolean =>
+  status === 429 || type === 'routing_error' || (code === 'internal_error' && retryAfterSeconds !== undefined);

@@ -41,7 +41,7 @@ export type LineOutcome =
   | {
       readonly kind: 'failed';
       readonly error: ApiError;
-      /** It was stopped from outside: by its batch, its key, or the end of the process. */
+      /** It says nothing of the line: it was stopped by its batch, its key or the end of the process, or its charge was lost. */
       readonly isStopped: boolean;
       /** JSON, like that of an answer. */
       readonly result: string;

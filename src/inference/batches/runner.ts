@@ -71,6 +71,8 @@ const workingAtOnce = 4;
 const claimedAtOnce = 16;
 const removedAtOnce = 1_000;
 const recoverEveryMs = 2_000;
+/** How long lines may take to end when the process ends. */
+const undecidedMs = 5_000;
 /** After a failure of our own, or of the store. */
 const againMs = 2_000;
 
@@ -157,12 +159,17 @@ export class BatchRunner {
     this.#ending.abort(new Error('the service is being stopped'));
   }
 
-  /** Resolves when nothing of it runs. The lines have been stopped before. */
+  /**
+   * Resolves when nothing of it runs. The lines have been stopped before; one whose charge is not decided in time, because the database
+   * does not answer, is left to the next owner of the database.
+   */
   async close(): Promise<void> {
     this.stop();
     await this.#looking;
     await Promise.all(this.#working.values());
-    while (this.#running.size > 0) await new Promise((resolve) => setTimeout(resolve, 10));
+    const lastMs = performance.now() + undecidedMs;
+    while (this.#running.size > 0 && performance.now() < lastMs)
+      await new Promise((resolve) => setTimeout(resolve, 10));
   }
 
   /** Never rejects; returns when to look again, if ever. */

@@ -54,11 +54,12 @@ function generating(
     let last = '';
     if (!stream) {
       const fold = new Fold();
-      const settling = async (closing: GenerationBatch): Promise<void> => {
+      const settling = async (closing: GenerationBatch): Promise<boolean> => {
         fold.read(closing);
         last = format.encodeResponse(fold.generation(), head);
         answer.servedBy = head.model;
         await keep(last);
+        return false;
       };
       const deliver: TakeBatch = (batch) => {
         // `settling` has read the closing batch already, before the charge.
@@ -75,9 +76,10 @@ function generating(
       return (opened ??= format.openStream(head));
     };
     answer.errorText = (error) => encoder().error(error);
-    const settling = async (closing: GenerationBatch): Promise<void> => {
+    const settling = async (closing: GenerationBatch): Promise<boolean> => {
       last = encoder().batch(closing) + encoder().end();
       await keep(last);
+      return false;
     };
     const deliver: TakeBatch = (batch) => isClosing(batch) || recording.write(encoder().batch(batch));
     await runOrder(order, head, exchange, deliver, { signal, settling });

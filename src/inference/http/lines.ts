@@ -127,11 +127,12 @@ async function run(
     beginOrder(order, call, call.share!);
     const head = call.headOf(order);
     const fold = new Fold();
-    const settling = async (closing: GenerationBatch): Promise<void> => {
+    const settling = async (closing: GenerationBatch): Promise<boolean> => {
       fold.read(closing);
       const answer = order.format.encodeResponse(fold.generation(), head);
       const isKept = await keep({ requestId: call.id, result: resultOf(200, sentId, answer) });
       if (!isKept) throw new ApiError('http_409', 'The line has been taken by another process.');
+      return true;
     };
     const deliver = (batch: GenerationBatch): true => {
       // `settling` has read the closing batch already, before the charge.
@@ -144,7 +145,7 @@ async function run(
   } catch (error) {
     const { cancelled } = running;
     const reported = toApiError(cancelled === undefined ? error : errorOfCancel(cancelled, call.order?.model.id));
-    const isStopped = cancelled !== undefined && cancelled !== 'deadline';
+    const isStopped = (cancelled ?? 'deadline') !== 'deadline' || call.receipt?.ending === 'lost';
     failed = { kind: 'failed', error: reported, isStopped, result: call.resultOf(reported) };
   } finally {
     call.end();

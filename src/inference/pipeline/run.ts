@@ -57,8 +57,11 @@ export interface RunningCall extends Call {
 /** A generation that runs apart from the request that started it. */
 export interface Apart {
   readonly signal: StopSignal;
-  /** Receives the last batch before the charge is made; a throw leaves the answer uncharged and fails it. */
-  settling(closing: GenerationBatch): Promise<void>;
+  /**
+   * Receives the last batch before the charge is made; a throw leaves the answer uncharged and fails it. Resolves with whether the answer
+   * counts if the ledger has its charge, whatever this process says of it.
+   */
+  settling(closing: GenerationBatch): Promise<boolean>;
 }
 
 /**
@@ -121,9 +124,9 @@ export async function run(
       if (!serving.meter.complete) throw endedEarly();
       const receipt = receiptOf(serving, serving.meter.cutByCredit ? 'credit' : 'finished', null);
       const closing = serving.meter.closing();
-      if (apart !== undefined) await apart.settling(closing);
+      const isKept = apart !== undefined && (await apart.settling(closing));
       const settling = call.trace?.step('settle');
-      await hold.settle(receipt);
+      await hold.settle(receipt, isKept);
       settling?.end();
       settled = receipt;
       learnLength(serving.order, receipt, serving.pool);

@@ -139,22 +139,49 @@ export type LineEnding = OneLine &
     | { readonly state: 'waiting'; readonly tries: number; readonly notBefore: number }
   );
 
-/** Ends runs of lines, and counts them in their batches. Lines that no longer belong to their owner stay as they are. */
+/**
+ * Ends runs of lines, and counts them in their batches. Lines that no longer belong to their owner stay as they are. A line whose result is
+ * charged is complete, whatever its process knows of it: it never runs again.
+ */
 export async function endLines(db: Db, { endings }: { readonly endings: readonly LineEnding[] }): Promise<void> {
   await db.transaction().execute(async (transaction) => {
     const counts = new Map<string, { completed: number; errored: number }>();
     // In one order, because replicas that end lines of one batch would otherwise wait for each other.
+    const charged = await chargedLines(transaction, endings);
     for (const ending of endings.toSorted(inOrder)) {
-      const { batchId, line, owner, ...changes } = ending;
-      const free = ending.state === 'waiting' ? { owner: null, requestId: null, result: null } : {};
+      const { batchId, line, owner, ...asked } = ending;
+      const changes = charged.has(placeOf(ending)) ? { state: 'completed' as const } : asked;
+      const free = changes.state === 'waiting' ? { owner: null, requestId: null, result: null } : {};
       const changed = await changeLine(transaction, { batchId, line, owner }, { ...changes, ...free });
-      if (ending.state === 'waiting') continue;
+      if (changes.state === 'waiting') continue;
       const count = counts.get(batchId) ?? { completed: 0, errored: 0 };
-      count[ending.state] += changed;
+      count[changes.state] += changed;
       counts.set(batchId, count);
     }
     for (const [id, count] of counts) await addCounts(transaction, id, count);
   });
+}
+
+const placeOf = ({ batchId, line }: Pick<OneLine, 'batchId' | 'line'>): string => `${batchId} ${line}`;
+
+/** Those of the lines that are said not to be complete, and whose result the ledger has charged. */
+async function chargedLines(transaction: Db, endings: readonly LineEnding[]): Promise<ReadonlySet<string>> {
+  const byBatch = new Map<string, number[]>();
+  for (const { state, batchId, line } of endings)
+    if (state !== 'completed') byBatch.set(batchId, [...(byBatch.get(batchId) ?? []), line]);
+  const charged = new Set<string>();
+  for (const [batchId, lines] of byBatch) {
+    const rows = await transaction
+      .selectFrom('batch_line')
+      .innerJoin('usage', 'usage.requestId', 'batch_line.requestId')
+      .select('batch_line.line')
+      .where('batch_line.batchId', '=', batchId)
+      .where('batch_line.line', 'in', lines)
+      .where('usage.ending', 'in', ['finished', 'credit'])
+      .execute();
+    for (const { line } of rows) charged.add(placeOf({ batchId, line }));
+  }
+  return charged;
 }
 
 const inOrder = (one: OneLine, other: OneLine): number =>
@@ -193,7 +220,7 @@ const recoveredAtOnce = 500;
 
 /**
  * Ends the runs of processes that are gone. What the ledger has charged is complete; all else runs again. Returns how many lines still
- * run, at living processes. The two looks are two statements: a process that is gone before the first charges nothing after it.
+ * run, at living processes. Who is gone is looked up before what is charged: a process that is gone charges nothing afterwards.
  */
 export async function recoverLines(
   db: Db,
@@ -202,7 +229,7 @@ export async function recoverLines(
   for (;;) {
     const dead = await db
       .selectFrom('batch_line')
-      .select(['line', 'owner', 'requestId'])
+      .select(['line', 'owner'])
       .where('batchId', '=', id)
       .where(isRunning)
       .where((is) => isDead(is, self))
@@ -210,25 +237,10 @@ export async function recoverLines(
       .limit(recoveredAtOnce)
       .execute();
     if (dead.length === 0) break;
-    const ids = dead.flatMap(({ requestId }) => (requestId === null ? [] : [requestId]));
-    const charged =
-      ids.length === 0
-        ? []
-        : await db
-            .selectFrom('usage')
-            .select('requestId')
-            .where('requestId', 'in', ids)
-            .where('ending', 'in', ['finished', 'credit'])
-            .execute();
-    const isCharged = new Set(charged.map(({ requestId }) => nameOf(requestId)));
     await endLines(db, {
-      endings: dead.map(({ line, owner, requestId }) => ({
-        batchId: id,
-        line,
-        owner: owner!,
-        ...(requestId !== null && isCharged.has(nameOf(requestId))
-          ? { state: 'completed' as const }
-          : { state: 'waiting' as const, tries: 0, notBefore: 0 }),
+      endings: dead.map(({ line, owner }) => ({
+        ...{ batchId: id, line, owner: owner! },
+        ...{ state: 'waiting', tries: 0, notBefore: 0 },
       })),
     });
     if (dead.length < recoveredAtOnce) break;
@@ -241,8 +253,6 @@ export async function recoverLines(
     .executeTakeFirstOrThrow();
   return Number(running);
 }
-
-const nameOf = (id: Uint8Array): string => Buffer.from(id.buffer, id.byteOffset, id.byteLength).toString('latin1');
 
 export type LineResult = Pick<Row<'batch_line'>, 'line' | 'customId' | 'state' | 'result'>;
 
