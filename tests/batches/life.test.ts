@@ -1,5 +1,7 @@
 /** Batches from the upload of their file to the download of their results. */
 import assert from 'node:assert/strict';
+import { rmSync } from 'node:fs';
+import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 
 import { BatchClient, chatLine, jsonl, type BatchObject } from '../support/batch-client.ts';
@@ -166,6 +168,41 @@ test('a cancelled batch stops within a second, delivers what ran, and charges no
 
 const inputOf = async ({ id }: BatchObject): Promise<string> =>
   ((await (await client.send(`/batches/${id}`)).json()) as { input_file_id: string }).input_file_id;
+
+test('a batch ends when its key is revoked or its file is gone, says why, and delivers what ran', async () => {
+  const lines = [
+    ...Array.from({ length: 3 }, (_, index) => chatLine(`quick-${index}`, 'x')),
+    ...Array.from({ length: 30 }, (_, index) => chatLine(`slow-${index}`, 'slow')),
+  ];
+  const { stdout } = await service.command('keys', 'create', '--user', 'nightly', '--json');
+  const made = JSON.parse(stdout) as { readonly id: string; readonly key: string };
+  const losses: readonly (readonly [string, BatchClient, (batch: BatchObject) => Promise<unknown>])[] = [
+    ['invalid_api_key', new BatchClient(service, made.key), () => service.command('keys', 'revoke', made.id)],
+    [
+      'file_not_found',
+      client,
+      async (batch) => {
+        const id = (await inputOf(batch)).slice('file-'.length);
+        rmSync(join(service.folder, 'data', 'files', id.slice(0, 2), id));
+        // What runs is run again, from the file.
+        await service.stop('SIGKILL');
+        await service.start();
+      },
+    ],
+  ];
+  for (const [code, owner, lose] of losses) {
+    const batch = await owner.of(lines);
+    await client.when(batch.id, ({ request_counts: counts }) => counts.completed === 3);
+    await lose(batch);
+    const over = await client.when(batch.id);
+    assert.deepEqual(
+      [over.status, over.request_counts, over.errors?.data.map((error) => error.code)],
+      ['cancelled', { total: 33, completed: 3, failed: 30 }, [code]],
+    );
+    const rows = (await ledger.everyRow()).filter(({ batchId }) => batchId === batch.id);
+    assert.equal(rows.filter(({ costMicrocents }) => costMicrocents > 0n).length, 3);
+  }
+});
 
 test('lists are newest first, in pages, and of one account', async () => {
   const made = await client.of([chatLine('last', 'x')]);

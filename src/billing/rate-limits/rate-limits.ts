@@ -158,13 +158,13 @@ export class Limits {
       if ('lacking' in taking) throw this.#refusal(taking.lacking, plan);
       const sessionCents = key.rates?.sessionCents;
       if (sessionCents === undefined || spending === undefined)
-        return this.#admitted(claims, taking.taken, plan, undefined);
+        return this.#admitted(claims, taking.taken, plan, { work, turn: undefined });
       try {
         const turns = spending.turns(caller);
         const turn = this.conversations.begin(turns, sessionCents, spending.microcentsLikely(caller));
-        return this.#admitted(claims, taking.taken, plan, turn);
+        return this.#admitted(claims, taking.taken, plan, { work, turn });
       } catch (error) {
-        for (const one of taking.taken) this.#counts.end(one, changeOf(one, nothingSpent));
+        for (const one of taking.taken) this.#counts.end(one, changeOf(one, nothingSpent, work));
         throw error;
       }
     });
@@ -174,7 +174,7 @@ export class Limits {
     claims: readonly LimitClaim[],
     taken: readonly Taken[],
     plan: Plan | undefined,
-    turn: OpenTurn | undefined,
+    { work, turn }: { readonly work: LimitedWork; readonly turn: OpenTurn | undefined },
   ): Admitted {
     const isRunning = claims.some(({ rule }) => rule.kind === 'running');
     if (isRunning) this.#running++;
@@ -194,7 +194,7 @@ export class Limits {
         if (isOver) throw new Error('a request ends once');
         isOver = true;
         if (isRunning) this.#running--;
-        for (const one of taken) this.#counts.end(one, changeOf(one, spent));
+        for (const one of taken) this.#counts.end(one, changeOf(one, spent, work));
         turn?.end(Number(spent.costMicrocents ?? 0n));
         // The first claim accounts for the actual use.
         for (const one of raised) this.#counts.end(one, -one.amount);
@@ -274,11 +274,17 @@ const slotOf = (subject: string, limit: number, isSet: boolean, who: LimitClaim[
 });
 
 /** Replaces the estimate with the actual use. */
-function changeOf({ rule, amount }: Taken, { tokens, costMicrocents = 0n, isCounted }: Spent): number {
+function changeOf(
+  { rule, amount }: Taken,
+  { tokens, costMicrocents = 0n, isCounted }: Spent,
+  work: LimitedWork,
+): number {
   switch (rule.kind) {
     case 'running':
-    case 'requests':
       return 0;
+    case 'requests':
+      // A line that came to nothing is tried again by the service, not by its client.
+      return work === 'line' && !isCounted ? -1 : 0;
     case 'quota':
       return isCounted ? 0 : -1;
     case 'tokens':

@@ -70,7 +70,8 @@ export class Batches {
       expiresAt: at + windowMs,
     };
     const created = await inWords(() => repositories.createBatch({ batch, openMax: openPerAccountMax }));
-    if (created === undefined)
+    if (created === 'no_file') throw refused('The account has no such file.');
+    if (created === 'full')
       throw new ApiError(
         'rate_limit_exceeded',
         `The account has ${openPerAccountMax} batches that are not over, its limit.`,

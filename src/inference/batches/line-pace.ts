@@ -6,42 +6,48 @@ import type { LineOutcome } from './line.ts';
 /** How often a line is tried whose model or backend fails. */
 const triesMax = 3;
 const retryMs = 1_000;
-/** How long a batch waits after a line found no credit. */
+/** How long an account waits after a line found no credit. */
 const noCreditMs = 5_000;
-/** The same while other lines of the account hold credit. Each try counts towards the account's requests a minute. */
+/** The same while its other requests hold credit. */
 const heldCreditMs = 1_000;
 
 type Ending<Of = LineEnding> = Of extends LineEnding ? Omit<Of, 'batchId' | 'line' | 'owner'> : never;
 
+/** What a line that found too little credit has to know of all processes. */
+export interface CreditUse {
+  /** Other requests of the account run, so what they hold may come back. */
+  readonly isHeld: boolean;
+  /** A line of its batch has said already that there is no credit. */
+  readonly isReported: boolean;
+}
+
 /** Decides which batches may begin lines now, and what becomes of a line that failed. */
 export class LinePace {
   readonly #now: () => number;
-  /** When a batch may begin its next line. */
+  /** When a batch, or any batch of an account, may begin its next line. */
   readonly #restUntil = new Map<string, number>();
-  /** How many lines of an account may run, after one of them found too little credit beside the others; absent: any number. */
+  /** How many lines of an account may run here, after one of them found too little credit beside the others; absent: any number. */
   readonly #allowances = new Map<string, number>();
-  /** Accounts of which a line has ended without credit since one was charged. */
-  readonly #broke = new Set<string>();
   #turns = 0;
 
   constructor(now: () => number) {
     this.#now = now;
   }
 
-  /** Drops what is known of batches that are over. */
-  forget(open: ReadonlySet<string>): void {
-    for (const id of this.#restUntil.keys()) if (!open.has(id)) this.#restUntil.delete(id);
-    if (open.size > 0) return;
-    this.#broke.clear();
-    this.#allowances.clear();
+  /** Drops what is known of accounts without an open batch, and waits that are over. */
+  forget(accounts: ReadonlySet<string>): void {
+    const now = this.#now();
+    for (const [id, until] of this.#restUntil) if (now >= until) this.#restUntil.delete(id);
+    for (const id of this.#allowances.keys()) if (!accounts.has(id)) this.#allowances.delete(id);
   }
 
   /** Whether it has been told to wait. */
-  rests({ id }: Pick<BatchRow, 'id'>): boolean {
-    return this.#now() < (this.#restUntil.get(id) ?? 0);
+  rests({ id, accountId }: Pick<BatchRow, 'id' | 'accountId'>): boolean {
+    return this.#now() < Math.max(this.#restUntil.get(id) ?? 0, this.#restUntil.get(accountId) ?? 0);
   }
 
-  rest({ id }: Pick<BatchRow, 'id'>, ms: number): void {
+  /** Lets a batch, or all batches of an account, wait. */
+  rest(id: string, ms: number): void {
     this.#restUntil.set(id, Math.max(this.#restUntil.get(id) ?? 0, this.#now() + ms));
   }
 
@@ -66,11 +72,10 @@ export class LinePace {
     return Math.max(0, (this.#allowances.get(accountId) ?? Infinity) - running);
   }
 
-  /** `running`: lines of the account that run here, this one included. */
-  endingOf(outcome: LineOutcome, batch: BatchRow, tries: number, running: number): Ending {
+  /** `running`: lines of the account that run here, this one included. `credit`: known for a line that found too little. */
+  endingOf(outcome: LineOutcome, batch: BatchRow, tries: number, running: number, credit?: CreditUse): Ending {
     const allowance = this.#allowances.get(batch.accountId);
     if (outcome.kind === 'answered') {
-      this.#broke.delete(batch.accountId);
       if (allowance !== undefined) this.#allowances.set(batch.accountId, allowance + 1);
       return { state: 'completed' };
     }
@@ -82,23 +87,16 @@ export class LinePace {
     });
     // A batch that is over prints it as cancelled or expired.
     if (isStopped) return again(0);
-    if (error.status === 402) {
-      // What other lines hold comes back in part: only one that ran alone has found no credit.
-      if (running > 1) {
-        this.#allowances.set(batch.accountId, Math.max(1, Math.floor(Math.min(allowance ?? Infinity, running) / 2)));
-        this.rest(batch, heldCreditMs);
-        return again(heldCreditMs);
-      }
-      this.#allowances.set(batch.accountId, 1);
-      this.rest(batch, noCreditMs);
+    if (credit !== undefined) {
+      this.#allowances.set(batch.accountId, Math.max(1, Math.floor(Math.min(allowance ?? Infinity, running) / 2)));
+      // What others hold comes back in part: only a line that ran alone has found no credit. Replicas must not all try at the same moments.
+      this.rest(batch.accountId, (credit.isHeld ? heldCreditMs : noCreditMs) * (0.5 + Math.random()));
       // One line says so; the others wait for credit.
-      if (this.#broke.has(batch.accountId)) return again(0);
-      this.#broke.add(batch.accountId);
-      return { state: 'errored', result };
+      return credit.isHeld || credit.isReported ? again(0) : { state: 'errored', result };
     }
     if (isPassing(error)) {
       const ms = (error.retryAfterSeconds ?? 1) * 1_000;
-      if (error.code !== 'backend_at_capacity') this.rest(batch, ms);
+      if (error.code !== 'backend_at_capacity') this.rest(batch.id, ms);
       return again(ms);
     }
     if (error.status < 500 || tries + 1 >= triesMax) return { state: 'errored', result };

@@ -1,17 +1,17 @@
-import { randomBytes } from 'node:crypto';
 import { setMaxListeners } from 'node:events';
 
 import type { Caller } from '../../accounts/directory.ts';
 import type { ServiceRecord } from '../../platform/log.ts';
-import type { ClaimedLine, LineAnswer, LineEnding } from '../../store/repositories/batch-lines.ts';
+import type { ClaimedLine, LineAnswer, LineEnding, OneLine } from '../../store/repositories/batch-lines.ts';
 import type { BatchRow, BatchStatus } from '../../store/repositories/batch-rows.ts';
 import type { Repositories } from '../../store/repositories/repositories.ts';
+import type { BatchFault } from '../../store/schema/tables.ts';
 import { StoreError } from '../../store/store-error.ts';
-import type { Files } from '../files/files.ts';
+import { isMissing, type Files } from '../files/files.ts';
 import { GroupedWrites } from './grouped-writes.ts';
-import type { Lines } from './line.ts';
+import type { LineOutcome, Lines } from './line.ts';
 import { LinePace } from './line-pace.ts';
-import { printedLines } from './results.ts';
+import { finish } from './finish.ts';
 import { fault, validate, type ValidationBounds } from './validate.ts';
 import { wires } from './wires.ts';
 
@@ -35,6 +35,7 @@ export type BatchRepositories = Pick<
   | 'endBatch'
   | 'closeBatch'
   | 'cancelBatch'
+  | 'creditUse'
 >;
 
 export interface RunnerOptions {
@@ -203,7 +204,7 @@ export class BatchRunner {
     if (this.#rotation.readTo !== undefined) return;
     const ids = new Set(open.map(({ id }) => id));
     for (const id of this.#recovered.keys()) if (!ids.has(id)) this.#recovered.delete(id);
-    this.#pace.forget(ids);
+    this.#pace.forget(new Set(open.map(({ accountId }) => accountId)));
   }
 
   /** A batch has come to its next step. */
@@ -233,7 +234,7 @@ export class BatchRunner {
         if (status === 'cancelling') this.#stopLines(id);
         // Of a batch that has expired, lines that have begun end.
         if ((await this.#recover(id, true)) > 0) return;
-        await this.#own(batch, (owner) => this.#finish(batch, owner));
+        await this.#own(batch, (owner) => finish(batch, owner, this.#options, this.#ending.signal));
         return;
       case 'failed':
       case 'completed':
@@ -258,7 +259,7 @@ export class BatchRunner {
 
   /** Validates a batch whose key may still be used. */
   async #begin(batch: BatchRow): Promise<void> {
-    const { now, repositories, callerOf } = this.#options;
+    const { now, repositories } = this.#options;
     if (this.#pace.rests(batch)) return;
     if (now() >= batch.expiresAt) {
       await this.#own(batch, (owner) =>
@@ -269,11 +270,25 @@ export class BatchRunner {
       );
       return;
     }
-    const caller = await callerOf(batch.keyId);
-    if (caller === 'revoked') await repositories.cancelBatch({ accountId: batch.accountId, id: batch.id, at: now() });
+    const caller = await this.#callerOf(batch);
+    if (caller !== undefined) await this.#own(batch, (owner) => this.#validate(batch, caller, owner));
+  }
+
+  /** The caller that made the batch; undefined: not now, or never again, and then the batch ends. */
+  async #callerOf(batch: BatchRow): Promise<Caller | undefined> {
+    const caller = await this.#options.callerOf(batch.keyId);
+    if (typeof caller === 'object') return caller;
+    if (caller === 'revoked') await this.#end(batch, fault('invalid_api_key', 'The key of the batch was revoked.'));
     // A key that is paused may come back.
-    else if (caller === undefined) this.#pace.rest(batch, againMs);
-    else await this.#own(batch, (owner) => this.#validate(batch, caller, owner));
+    else this.#pace.rest(batch.id, againMs);
+    return undefined;
+  }
+
+  /** Ends a batch that cannot go on, and says why. What has run is delivered. */
+  async #end({ accountId, id }: BatchRow, reason: BatchFault): Promise<void> {
+    const { repositories, now } = this.#options;
+    await repositories.cancelBatch({ accountId, id, at: now(), faults: [reason] });
+    this.#again();
   }
 
   async #own(batch: BatchRow, work: (owner: Uint8Array) => Promise<void>): Promise<void> {
@@ -286,7 +301,7 @@ export class BatchRunner {
       .catch((error: unknown) => {
         if (this.#ending.signal.aborted) return;
         this.#failed(status, error);
-        this.#pace.rest(batch, againMs);
+        this.#pace.rest(id, againMs);
       })
       // What was not ended is left to the process that comes first.
       .then(() => repositories.disownBatch({ id, owner }))
@@ -310,7 +325,8 @@ export class BatchRunner {
     // What a process that died in it has left.
     while (await repositories.removeBatchLines({ id, owner, limit: removedAtOnce }));
     await repositories.restartValidation({ id, owner });
-    const source = await files.readBytes(batch.inputFileId, signal);
+    const source = await this.#unlessMissing(batch, () => files.readBytes(batch.inputFileId, signal));
+    if (source === undefined) return;
     try {
       const outcome = await validate(source, {
         batch,
@@ -365,47 +381,76 @@ export class BatchRunner {
   }
 
   async #claimOf(batch: BatchRow, modelId: string, limit: number): Promise<number> {
-    const { repositories, now, callerOf } = this.#options;
+    const { repositories, now } = this.#options;
     const { id } = batch;
-    const caller = await callerOf(batch.keyId);
-    if (caller === 'revoked') await repositories.cancelBatch({ accountId: batch.accountId, id, at: now() });
-    else if (caller === undefined) this.#pace.rest(batch, againMs);
-    if (typeof caller !== 'object') return 0;
+    if ((await this.#callerOf(batch)) === undefined) return 0;
     const owner = this.#options.owner();
     const claimed = await repositories.claimBatchLines({ id, modelId, owner, now: now(), limit });
-    for (const line of claimed) void this.#run(batch, line, modelId, caller, owner);
+    for (const line of claimed) void this.#run(batch, line, modelId, owner);
     return claimed.length;
   }
 
   /** Never rejects. If the end of a line cannot be written, the next owner of the database finds it in the ledger. */
-  async #run(batch: BatchRow, claimed: ClaimedLine, modelId: string, caller: Caller, owner: Uint8Array): Promise<void> {
-    const { batchId, line, customId, offsetBytes } = claimed;
-    const { files, lines } = this.#options;
+  async #run(batch: BatchRow, claimed: ClaimedLine, modelId: string, owner: Uint8Array): Promise<void> {
+    const { batchId, line } = claimed;
     const name = `${batchId} ${line}`;
     const running: Running = { batch, modelId, stop: undefined, isPlaced: false };
     this.#running.set(name, running);
     const own = { batchId, line, owner };
-    let ending: LineEnding;
+    let ending: LineEnding = {
+      ...own,
+      state: 'waiting',
+      tries: claimed.tries,
+      notBefore: this.#options.now() + againMs,
+    };
     try {
-      const bytes = await files.readPart(batch.inputFileId, offsetBytes, claimed.bytes, this.#ending.signal);
-      const outcome = await lines.run(
-        { batchId: wires[batch.wire].idOf(batch), wire: batch.wire, endpoint: batch.endpoint, caller, bytes, customId },
-        (answer) => this.#answers.add({ ...own, ...answer }),
-        {
-          begun: (stop) => (running.stop = stop),
-          placed: () => (running.isPlaced = true),
-        },
-      );
-      ending = { ...own, ...this.#pace.endingOf(outcome, batch, claimed.tries, this.#linesOf(batch.accountId)) };
+      const outcome = await this.#answer(claimed, running, own);
+      if (outcome !== undefined) {
+        const { accountId } = batch;
+        const isShort = outcome.kind === 'failed' && !outcome.isStopped && outcome.error.status === 402;
+        const credit = isShort ? await this.#options.repositories.creditUse({ accountId, ...own }) : undefined;
+        ending = { ...own, ...this.#pace.endingOf(outcome, batch, claimed.tries, this.#linesOf(accountId), credit) };
+      }
     } catch (error) {
       if (!this.#ending.signal.aborted) this.#failed('line', error);
-      ending = { ...own, state: 'waiting', tries: claimed.tries, notBefore: this.#options.now() + againMs };
     }
     try {
       await this.#ended(ending);
     } finally {
       this.#running.delete(name);
       this.#wake();
+    }
+  }
+
+  /** undefined: it cannot run now, and nothing was tried. */
+  async #answer(claimed: ClaimedLine, running: Running, own: OneLine): Promise<LineOutcome | undefined> {
+    const { files, lines } = this.#options;
+    const { batch } = running;
+    const { customId, offsetBytes } = claimed;
+    const bytes = await this.#unlessMissing(batch, () =>
+      files.readPart(batch.inputFileId, offsetBytes, claimed.bytes, this.#ending.signal),
+    );
+    // Asked again: a key that was revoked since the claim runs nothing.
+    const caller = bytes === undefined ? undefined : await this.#callerOf(batch);
+    if (bytes === undefined || caller === undefined) return undefined;
+    return await lines.run(
+      { batchId: wires[batch.wire].idOf(batch), wire: batch.wire, endpoint: batch.endpoint, caller, bytes, customId },
+      (answer) => this.#answers.add({ ...own, ...answer }),
+      {
+        begun: (stop) => (running.stop = stop),
+        placed: () => (running.isPlaced = true),
+      },
+    );
+  }
+
+  /** A batch whose file is gone ends at once, instead of with its window. */
+  async #unlessMissing<Value>(batch: BatchRow, read: () => Promise<Value>): Promise<Value | undefined> {
+    try {
+      return await read();
+    } catch (error) {
+      if (!isMissing(error)) throw error;
+      await this.#end(batch, fault('file_not_found', 'The file of the batch is gone.'));
+      return undefined;
     }
   }
 
@@ -422,34 +467,6 @@ export class BatchRunner {
     }
   }
 
-  /** Writes the files of its results, and ends it. */
-  async #finish({ id, accountId }: BatchRow, owner: Uint8Array): Promise<void> {
-    const { repositories, files, now } = this.#options;
-    const { signal } = this.#ending;
-    const batch = await repositories.getBatch({ accountId, id });
-    if (batch === undefined) return;
-    // What a process that died here has written, whole or in part.
-    for (const fileId of [batch.outputFileId, batch.errorFileId])
-      if (fileId !== null) await files.remove(accountId, fileId);
-    const { print, filesOf } = wires[batch.wire];
-    const planned = filesOf(batch).map((file) => ({ ...file, id: randomBytes(16).toString('hex') }));
-    const idOf = (kind: 'output' | 'error') => planned.find((file) => file.kind === kind)?.id ?? null;
-    if (!(await repositories.planOutput({ id, owner, outputFileId: idOf('output'), errorFileId: idOf('error') })))
-      return;
-    for (const { id: fileId, kind, which } of planned) {
-      const facts = {
-        name: `${wires[batch.wire].idOf(batch)}_${kind}.jsonl`,
-        purpose: 'batch_output',
-        expiresAfterMs: batch.outputExpiresAfterMs ?? undefined,
-      };
-      const source = printedLines(batch, which, print, repositories);
-      // Results are owed, whatever else the account keeps.
-      const own = { id: fileId, bounds: { filesMax: Infinity, bytesMax: Infinity } };
-      await files.upload(accountId, 0, source, () => Promise.resolve(facts), signal, own);
-    }
-    await repositories.endBatch({ id, owner, status: endOf(batch), at: now() });
-  }
-
   async #clear({ id, wire, accountId, inputFileId }: BatchRow, owner: Uint8Array): Promise<void> {
     const { repositories, files } = this.#options;
     if (!wires[wire].isFile) await files.remove(accountId, inputFileId);
@@ -462,9 +479,4 @@ export class BatchRunner {
     const code = error instanceof StoreError ? error.code : error instanceof Error ? error.name : 'unexpected';
     this.#options.log({ level: 'warn', event: 'batch_failed', detail: { what, code } });
   }
-}
-
-function endOf({ cancellingAt, requests, completed, errored }: BatchRow): 'completed' | 'expired' | 'cancelled' {
-  if (cancellingAt !== null) return 'cancelled';
-  return completed + errored < requests ? 'expired' : 'completed';
 }

@@ -14,7 +14,7 @@ export type { FileBounds, FileCursor, FileRow } from '../../store/repositories/f
 
 export type FileRepositories = Pick<
   Repositories,
-  'beginFile' | 'finishFile' | 'readerOfFile' | 'getFile' | 'listFiles' | 'leaveFile' | 'forgetFiles' | 'unreadyFiles'
+  'beginFile' | 'finishFile' | 'getFile' | 'listFiles' | 'leaveFile' | 'forgetFiles' | 'unreadyFiles'
 >;
 
 export interface FilesOptions {
@@ -176,8 +176,7 @@ export class Files {
     try {
       return await this.#inWords(() => this.#bytes.read(file.id, signal));
     } catch (error) {
-      const isGone = error instanceof ApiError && error.cause instanceof BytesError && error.cause.code === 'missing';
-      if (isGone && (await this.find(file.accountId, file.id)) === undefined) return undefined;
+      if (isMissing(error) && (await this.find(file.accountId, file.id)) === undefined) return undefined;
       throw error;
     }
   }
@@ -188,11 +187,10 @@ export class Files {
   async remove(accountId: string, fileId: string): Promise<boolean> {
     const id = readFileId(fileId);
     if (id === undefined) return false;
-    const batch = await this.#inWords(() => this.#repositories.readerOfFile({ fileId: id }));
-    if (batch !== undefined && (await this.find(accountId, id)) !== undefined)
-      throw new ApiError('http_409', 'A batch reads the file: cancel the batch first, or wait for its end.');
     const left = await this.#inWords(() => this.#repositories.leaveFile({ accountId, id, now: this.#now() }));
     if (left === undefined) return false;
+    if (left === 'read')
+      throw new ApiError('http_409', 'A batch reads the file: cancel the batch first, or wait for its end.');
     await this.#discard([id]);
     return true;
   }
@@ -271,6 +269,10 @@ export class Files {
     }
   }
 }
+
+/** Whether a file could not be read because its bytes are gone. */
+export const isMissing = (error: unknown): boolean =>
+  error instanceof ApiError && error.cause instanceof BytesError && error.cause.code === 'missing';
 
 /** Both spellings name the same file (contracts §1.4); `undefined`: not a valid file id. */
 const readFileId = (text: string): string | undefined => /^(?:file[-_])?([0-9a-f]{32})$/.exec(text)?.[1];

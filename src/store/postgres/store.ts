@@ -9,7 +9,8 @@ import { nothingFree, type FreeBalances } from '../ledger.ts';
 import type { Peers } from '../../platform/peers/peers.ts';
 import type { LimitLeases } from '../limit-leases.ts';
 import { claimBatchLines } from '../repositories/batch-lines.ts';
-import { beginFile, unreadyFiles, type AmongReplicas } from '../repositories/files.ts';
+import { createBatch } from '../repositories/batch-rows.ts';
+import { beginFile, leaveFile, unreadyFiles, type AmongReplicas } from '../repositories/files.ts';
 import { migrate, migrationsThatRan, refuseNewer } from '../migrations/migrate.ts';
 import { repositoriesOn, type Repositories, type RepositoryOperation } from '../repositories/repositories.ts';
 import { removeUsage } from '../retention/removal.ts';
@@ -190,6 +191,8 @@ function repositoriesOf(db: Kysely<Database>, ledger: PostgresLedger): Repositor
     ...repositoriesOn(db),
     beginFile: (request) => beginFile(rowsOn(db), request, among()),
     claimBatchLines: (request) => claimBatchLines(rowsOn(db), request, true),
+    createBatch: (request) => createBatch(rowsOn(db), request, true),
+    leaveFile: (request) => leaveFile(rowsOn(db), request, true),
     unreadyFiles: (request) => unreadyFiles(rowsOn(db), request, among()),
   };
   const inWords = (name: RepositoryOperation) => async (request: unknown) => {

@@ -102,7 +102,7 @@ export async function claimBatchLines(
   return claimed.toSorted((a, b) => a.line - b.line);
 }
 
-interface OneLine {
+export interface OneLine {
   readonly batchId: string;
   readonly line: number;
   /** The owner that claimed it. */
@@ -252,6 +252,38 @@ export async function recoverLines(
     .where(isRunning)
     .executeTakeFirstOrThrow();
   return Number(running);
+}
+
+/**
+ * What a line that found too little credit has to know: whether other requests of its account run, on any process, whose holds may come
+ * back, and whether another line of its batch has ended with 402 already.
+ */
+export async function creditUse(
+  db: Db,
+  { accountId, batchId, line }: { readonly accountId: string } & Omit<OneLine, 'owner'>,
+): Promise<{ readonly isHeld: boolean; readonly isReported: boolean }> {
+  const running = await db
+    .selectFrom('batch_line')
+    .innerJoin('batch', 'batch.id', 'batch_line.batchId')
+    .select('batch_line.line')
+    .where('batch.accountId', '=', accountId)
+    .where(sql<SqlBool>`batch.has_lines = 1`)
+    .where(sql<SqlBool>`batch_line.state = 'running'`)
+    .where((is) => is.or([is('batch_line.batchId', '<>', batchId), is('batch_line.line', '<>', line)]))
+    .executeTakeFirst();
+  const open = await db
+    .selectFrom('open_request')
+    .select('requestId')
+    .where('accountId', '=', accountId)
+    .executeTakeFirst();
+  const reported = await db
+    .selectFrom('batch_line')
+    .select('line')
+    .where('batchId', '=', batchId)
+    .where('state', '=', 'errored')
+    .where('result', 'like', '{"status_code":402,%')
+    .executeTakeFirst();
+  return { isHeld: running !== undefined || open !== undefined, isReported: reported !== undefined };
 }
 
 export type LineResult = Pick<Row<'batch_line'>, 'line' | 'customId' | 'state' | 'result'>;

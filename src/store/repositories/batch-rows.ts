@@ -61,31 +61,43 @@ export type NewBatch = Pick<
   readonly requests: number;
 };
 
-/** undefined: the account has as many open batches as it may have. */
+/**
+ * Records a batch. `full`: the account has as many open batches as it may have; `no_file`: its file has been deleted. On PostgreSQL the file
+ * is locked, so that it is deleted either before or not at all.
+ */
 export async function createBatch(
   db: Db,
   { batch, openMax }: { readonly batch: NewBatch; readonly openMax: number },
-): Promise<BatchRow | undefined> {
-  const { open } = await db
-    .selectFrom('batch')
-    .select(({ fn }) => fn.countAll<bigint>().as('open'))
-    .where('accountId', '=', batch.accountId)
-    .where(isOpen)
-    .executeTakeFirstOrThrow();
-  if (Number(open) >= openMax) return undefined;
-  return await db
-    .insertInto('batch')
-    .values({
-      ...batch,
-      status: 'validating',
-      completed: 0,
-      errored: 0,
-      cancelled: 0,
-      expired: 0,
-      hasLines: true,
-    })
-    .returning(columns)
-    .executeTakeFirstOrThrow();
+  locks = false,
+): Promise<BatchRow | 'full' | 'no_file'> {
+  return await db.transaction().execute(async (transaction) => {
+    const file = transaction
+      .selectFrom('file')
+      .select('id')
+      .where('id', '=', batch.inputFileId)
+      .where('state', '=', 'ready');
+    if ((await (locks ? file.forShare() : file).executeTakeFirst()) === undefined) return 'no_file';
+    const { open } = await transaction
+      .selectFrom('batch')
+      .select(({ fn }) => fn.countAll<bigint>().as('open'))
+      .where('accountId', '=', batch.accountId)
+      .where(isOpen)
+      .executeTakeFirstOrThrow();
+    if (Number(open) >= openMax) return 'full';
+    return await transaction
+      .insertInto('batch')
+      .values({
+        ...batch,
+        status: 'validating',
+        completed: 0,
+        errored: 0,
+        cancelled: 0,
+        expired: 0,
+        hasLines: true,
+      })
+      .returning(columns)
+      .executeTakeFirstOrThrow();
+  });
 }
 
 interface OneBatch {
@@ -143,18 +155,25 @@ export async function listBatches(
 }
 
 /**
- * Stops it from the next line on; undefined: there is no such batch. One that is over, or is about to be, stays as it is. `readsOn`: one
- * whose lines are still read has all of them first, because its results name each.
+ * Stops it from the next line on, for the reasons in `faults` if its client has not asked for it; undefined: there is no such batch. One
+ * that is over, or is about to be, stays as it is. `readsOn`: one whose lines are still read has all of them first, because its results
+ * name each.
  */
 export async function cancelBatch(
   db: Db,
-  { accountId, id, at, readsOn = false }: OneBatch & { readonly at: number; readonly readsOn?: boolean },
+  {
+    accountId,
+    id,
+    at,
+    readsOn = false,
+    faults = null,
+  }: OneBatch & { readonly at: number; readonly readsOn?: boolean; readonly faults?: BatchRow['faults'] },
 ): Promise<BatchRow | undefined> {
   const own = db.updateTable('batch').where('accountId', '=', accountId).where('id', '=', id);
   if (readsOn)
     await own.set({ cancellingAt: at }).where('status', '=', 'validating').where('cancellingAt', 'is', null).execute();
   await own
-    .set({ status: 'cancelling', cancellingAt: at, owner: null })
+    .set({ status: 'cancelling', cancellingAt: at, owner: null, faults })
     .where('status', 'in', readsOn ? ['in_progress'] : ['validating', 'in_progress'])
     .execute();
   return await getBatch(db, { accountId, id });
@@ -310,16 +329,4 @@ export async function closeBatch(db: Db, { id }: { readonly id: string }): Promi
     .where('id', '=', id)
     .where('endedAt', 'is not', null)
     .execute();
-}
-
-/** An open batch that reads this file, if any: as long as there is one, the file stays. */
-export async function readerOfFile(db: Db, { fileId }: { readonly fileId: string }): Promise<string | undefined> {
-  const row = await db
-    .selectFrom('batch')
-    .select('id')
-    .where('inputFileId', '=', fileId)
-    .where(isOpen)
-    .where('endedAt', 'is', null)
-    .executeTakeFirst();
-  return row?.id;
 }

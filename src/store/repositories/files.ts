@@ -134,18 +134,33 @@ export async function listFiles(db: Db, request: FileListRequest): Promise<FileP
   return { files: isBackward ? page.reverse() : page, hasMore: rows.length > limit };
 }
 
-/** Makes it no longer a file; undefined: there is no such file. */
+/**
+ * Makes it no longer a file; undefined: there is no such file. `read`: a batch reads it, so it stays; it is locked before that is looked up,
+ * as it is when a batch begins to read it.
+ */
 export async function leaveFile(
   db: Db,
   request: { readonly accountId: string; readonly id: string; readonly now: number },
-): Promise<FileRow | undefined> {
+  locks = false,
+): Promise<FileRow | 'read' | undefined> {
   return await db.transaction().execute(async (transaction) => {
-    const row = await readable(transaction, request).where('id', '=', request.id).executeTakeFirst();
+    const file = readable(transaction, request).where('id', '=', request.id);
+    const row = await (locks ? file.forUpdate() : file).executeTakeFirst();
     if (row === undefined) return undefined;
+    const reader = await transaction
+      .selectFrom('batch')
+      .select('id')
+      .where(isReader)
+      .where('inputFileId', '=', request.id)
+      .executeTakeFirst();
+    if (reader !== undefined) return 'read';
     await transaction.updateTable('file').set({ state: 'leaving' }).where('id', '=', request.id).execute();
     return row;
   });
 }
+
+/** Matches batches that read their files. Written out, because a partial index serves no parameter. */
+const isReader = sql<SqlBool>`has_lines = 1 and ended_at is null`;
 
 /** Deletes the rows of files whose bytes are gone. */
 export async function forgetFiles(db: Db, request: { readonly ids: readonly string[] }): Promise<void> {
@@ -169,15 +184,7 @@ export async function unreadyFiles(
     .where('expiresAt', '<=', request.now)
     // A batch that has begun reads its file to the end.
     .where(({ not, exists, selectFrom }) =>
-      not(
-        exists(
-          selectFrom('batch')
-            .select('batch.id')
-            .whereRef('inputFileId', '=', 'file.id')
-            .where(sql<SqlBool>`has_lines = 1`)
-            .where('endedAt', 'is', null),
-        ),
-      ),
+      not(exists(selectFrom('batch').select('batch.id').whereRef('inputFileId', '=', 'file.id').where(isReader))),
     )
     .execute();
   let unready = db.selectFrom('file').select('id').where('state', '<>', 'ready').orderBy('id').limit(request.limit);

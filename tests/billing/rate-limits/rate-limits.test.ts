@@ -265,6 +265,15 @@ test('§7.5 request_quota_exceeded has request_limit, window_end and plan_tier',
   assert.ok(restMs > 0 && restMs <= 24 * hourMs);
 });
 
+test('a line of a batch that came to nothing, which the service tries again, is no request of its minute', () => {
+  const testLimits = new TestLimits([]);
+  const who = caller(undefined, { requestsPerMinute: 2 });
+  for (let tries = 0; tries < 10; tries++) testLimits.admit(who, 'line').end();
+  testLimits.admit(who, 'line').end(counted());
+  testLimits.admit(who, 'generate').end();
+  assert.equal(testLimits.refusal(who).code, 'rate_limit_exceeded');
+});
+
 test('money.md, "Plans": only plan keys count against the quota, and it is given back when it was our fault', () => {
   const testLimits = new TestLimits([{ name: 'p', quota: { requests: 2, windowMs: hourMs } }]);
   const serverless = { ...caller('p'), key: { id: 'key_s' } };

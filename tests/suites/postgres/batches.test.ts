@@ -1,7 +1,9 @@
 /** Batches of three replicas, of which any may be killed: each line is answered once and charged once, whoever ran it. */
+import assert from 'node:assert/strict';
 import { mkdirSync, symlinkSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
+import type { TestContext } from 'node:test';
 
 import { BatchClient, chatLine, isOver } from '../../support/batch-client.ts';
 import { assertEachLineOnce } from '../../support/batch-money.ts';
@@ -22,14 +24,18 @@ before(async () => {
 });
 after(() => server.dispose());
 
-test(`a batch of ${lineCount} lines, run by three replicas of which two are killed`, async (t) => {
+/** Three replicas of a new database. */
+async function replicasOf(
+  t: TestContext,
+  options: Parameters<typeof serviceOn>[1],
+): Promise<{ readonly replicas: readonly [TestService, TestService, TestService]; readonly ledger: TestLedger }> {
   const url = await server.createDatabase();
   const files = join(temporaryFolder(t), 'files');
   mkdirSync(files);
   const replicas: TestService[] = [];
   t.after(() => Promise.all(replicas.map((replica) => replica.dispose())));
   for (let number = 0; number < 3; number++) {
-    const replica = serviceOn(url, { entry });
+    const replica = serviceOn(url, options);
     replicas.push(replica);
     // What a bucket is for replicas on several machines.
     mkdirSync(join(replica.folder, 'data'), { mode: 0o700 });
@@ -38,9 +44,33 @@ test(`a batch of ${lineCount} lines, run by three replicas of which two are kill
     if (number > 0) replica.takesAccountOf(replicas[0]!);
     await replica.start();
   }
-  const [one, two, three] = replicas as [TestService, TestService, TestService];
+  const ledger = new TestLedger(Object.assign(Object.create(replicas[0]!) as TestService, { database: url }));
+  return { replicas: replicas as [TestService, TestService, TestService], ledger };
+}
+
+test('without credit one line of a batch says so, whichever of three replicas runs it; the others run with the next credit', async (t) => {
+  const { replicas, ledger } = await replicasOf(t, { firstCreditCents: '0.002' });
+  const [one, two] = replicas;
+  const client = new BatchClient(two);
+  const lines = Array.from({ length: 30 }, (_, index) => chatLine(`line-${index}`, 'x', { max_tokens: 10 }));
+  const { id } = await client.of(lines);
+  const short = await client.when(id, ({ request_counts: counts }) => counts.failed > 0);
+  assert.ok(short.request_counts.completed < 29, JSON.stringify(short));
+  // Every replica tries once more, and no second line ends.
+  await new Promise((resolve) => setTimeout(resolve, 8_000));
+  assert.equal((await client.get(id)).request_counts.failed, 1);
+  const { code, stderr } = await one.command('credits', 'grant', '--cents', '100', '--account', one.accountId);
+  assert.equal(code, 0, stderr);
+  const batch = await client.when(id, isOver, 120_000);
+  assert.deepEqual([batch.status, batch.request_counts], ['completed', { total: 30, completed: 29, failed: 1 }]);
+  assert.equal((await ledger.everyRow()).filter(({ costMicrocents }) => costMicrocents > 0n).length, 29);
+  await one.verify();
+});
+
+test(`a batch of ${lineCount} lines, run by three replicas of which two are killed`, async (t) => {
+  const { replicas, ledger } = await replicasOf(t, { entry });
+  const [one, two, three] = replicas;
   const client = new BatchClient(three);
-  const ledger = new TestLedger(Object.assign(Object.create(one) as TestService, { database: url }));
   const credit = await ledger.balance();
   const customIds = Array.from({ length: lineCount }, (_, index) => `line-${index}`);
   const { id } = await new BatchClient(one).of(

@@ -24,18 +24,20 @@ export function serviceOn(
     environment = {},
     config = '',
     entry,
+    firstCreditCents = '500',
   }: {
     readonly environment?: Record<string, string>;
     readonly config?: string;
     /** Another program than the real one: a file of `tests/`. */
     readonly entry?: string;
+    readonly firstCreditCents?: string;
   } = {},
 ): TestService {
   return new TestService({
     ...(entry === undefined ? {} : { entry }),
     config: configOn(config),
     environment: { ...environment, TEST_DATABASE: url, TOKENHOUSE_SECRET: secret },
-    firstCreditCents: '500',
+    firstCreditCents,
   });
 }
 
