@@ -12,6 +12,7 @@ export const readingOf = (backend: OpenBackend, reports: ServerReports<Backend>)
   model: backend.modelId,
   backend: backend.label,
   isReady: isReachable(backend.engine.status()),
+  server: backend.engine.server,
   running: backend.running,
   waiting: backend.engine.waiting,
   isEjected: backend.ejectedUntilMs > 0,

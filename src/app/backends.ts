@@ -1,6 +1,6 @@
 import type { KeyObject } from 'node:crypto';
 import { dirname } from 'node:path';
-import type { BackendConfig, LlamaBackendConfig, ModelConfig, OpenAiBackendConfig } from '../config/config.ts';
+import type { BackendConfig, Config, LlamaBackendConfig, ModelConfig, OpenAiBackendConfig } from '../config/config.ts';
 import { identityOf } from '../config/identity.ts';
 import type { Environment } from '../config/environment.ts';
 import type { LimitsConfig } from '../config/config.ts';
@@ -14,6 +14,7 @@ import type { Purpose } from '../inference/engines/llama/purpose.ts';
 import type { SamplingDefaults } from '../generation/sampling-defaults.ts';
 import { flavors } from '../inference/engines/openai/flavors/flavors.ts';
 import type { ReportedIncident } from '../inference/engines/openai/incidents.ts';
+import { managedEngineOf, managedServices, type ManagedServices } from './managed.ts';
 import { createOpenAiEngine, defaultMaxConcurrency } from '../inference/engines/openai/openai-engine.ts';
 import { scriptRule } from '../inference/engines/scripted/script-schema.ts';
 import type { ScriptSettings } from '../inference/engines/scripted/script-schema.ts';
@@ -54,6 +55,8 @@ export interface BackendServices {
   readonly memory: MemoryBudget;
   /** The same. */
   readonly gpus: GpuSearch;
+  /** Shared by the servers that the service starts. */
+  readonly servers: ManagedServices;
   /** Derives the salts of servers' prompt caches. */
   readonly promptCaches: KeyObject;
   readonly onDownload: (modelId: string, progress: FetchProgress) => void;
@@ -63,8 +66,17 @@ export interface BackendServices {
   readonly stopping: AbortSignal;
 }
 
-/** The budget that the embedded models of a service share. */
-export function memoryBudgetOf(models: readonly ModelConfig[], limits: LimitsConfig): MemoryBudget {
+/** What the backends of a service share: the memory of the embedded models, and the GPUs of the servers that it starts. */
+export const sharedByBackends = ({
+  models,
+  server,
+  storage,
+}: Pick<Config, 'models' | 'server' | 'storage'>): Pick<BackendServices, 'memory' | 'servers'> => ({
+  memory: memoryBudgetOf(models, server.limits),
+  servers: managedServices(storage.directory),
+});
+
+function memoryBudgetOf(models: readonly ModelConfig[], limits: LimitsConfig): MemoryBudget {
   const embedded = models.flatMap(({ backends }) => backends).filter(({ engine }) => engine === 'llama');
   const { cacheBytesMax, embeddedMemoryBytesMax: bytesMax } = limits;
   return new MemoryBudget({ bytesMax, cacheBytesMax, models: embedded.length });
@@ -211,21 +223,30 @@ function openEngine(
       return { engine, ready: engine.ready, modelFile: file };
     }
     case 'openai': {
-      const engine = openAiEngineOf(model, config, {
-        limits,
-        saltKey: services.promptCaches,
-        onIncident: (incident) =>
-          services.log.service({
-            level: hasNoModel(incident) ? 'error' : 'warn',
-            event: 'backend_incident',
-            detail: {
-              model: model.id,
-              backend: config.name,
-              ...incident,
-              ...(hasNoModel(incident) ? { asked_for: config.model ?? model.id, url: config.url } : {}),
-            },
-          }),
-      });
+      const open = (url: string): Engine =>
+        openAiEngineOf(
+          model,
+          { ...config, url },
+          {
+            limits,
+            saltKey: services.promptCaches,
+            onIncident: (incident) =>
+              services.log.service({
+                level: hasNoModel(incident) ? 'error' : 'warn',
+                event: 'backend_incident',
+                detail: {
+                  model: model.id,
+                  backend: config.name,
+                  ...incident,
+                  ...(hasNoModel(incident) ? { asked_for: config.model ?? model.id, url } : {}),
+                },
+              }),
+          },
+        );
+      const engine =
+        config.managed === undefined
+          ? open(config.url)
+          : managedEngineOf(model, config, config.managed, open, services);
       return { engine, ready: Promise.resolve() };
     }
     case 'scripted': {

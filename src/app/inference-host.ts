@@ -9,7 +9,7 @@ import type { Secret } from '../accounts/secret.ts';
 import { Billing, freeBalancesOf } from '../billing/billing.ts';
 import type { Config } from '../config/config.ts';
 import type { Environment } from '../config/environment.ts';
-import { memoryBudgetOf } from './backends.ts';
+import { sharedByBackends } from './backends.ts';
 import { searchForGpus } from './gpus.ts';
 import { JsonThreads } from '../platform/http/json/threads.ts';
 import { BodyBudget } from '../inference/http/body-budget.ts';
@@ -306,7 +306,7 @@ function openModels(
     backendServices: {
       environment,
       log,
-      memory: memoryBudgetOf(config.models, config.server.limits),
+      ...sharedByBackends(config),
       gpus: searchForGpus(environment),
       promptCaches: secret.promptCaches,
       onDownload,

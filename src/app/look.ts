@@ -55,7 +55,9 @@ export async function lookAtBackends(
   stopping?: AbortSignal,
 ): Promise<readonly BackendLook[]> {
   const wanted = models.flatMap((model) =>
-    model.backends.flatMap((backend) => (backend.engine === 'openai' ? [{ model, backend }] : [])),
+    model.backends.flatMap((backend) =>
+      backend.engine === 'openai' && backend.managed === undefined ? [{ model, backend }] : [],
+    ),
   );
   const looks: BackendLook[] = [];
   for (let from = 0; from < wanted.length && stopping?.aborted !== true; from += looksMax) {

@@ -211,6 +211,13 @@ async function modelLines(
   say: Say,
   endProgress: () => void,
 ): Promise<void> {
+  if (backend.config.engine === 'openai' && backend.config.managed !== undefined) {
+    const { start } = backend.config.managed;
+    say(
+      `model    ${backend.modelId} · ${backend.label} · its server is started ${start === 'at_start' ? 'now' : 'with its first request'}`,
+    );
+    return;
+  }
   if (backend.config.engine === 'openai') {
     const look = await lookAtBackend({ id: backend.modelId, contextLength: backend.contextLength }, backend.config);
     reportLook(look, log);

@@ -13,7 +13,7 @@ export interface SourceState {
 export interface BackendState {
   readonly modelId: string;
   readonly label: string;
-  readonly state: 'starting' | 'ready' | 'failed';
+  readonly state: 'starting' | 'ready' | 'sleeping' | 'stopped' | 'failed';
   /** What its engine reports about its state, if anything. */
   readonly detail: string | null;
   /** Requests that it may run at the same time; null: no limit, it has its own queue. */

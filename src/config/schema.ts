@@ -85,6 +85,13 @@ function refuseManyWorkers(workers: number, list: readonly ModelConfig[], readin
   const { report } = reading;
   const isAuto = isAutomatic(reading);
   const here = isAuto ? `${workers}, one for each processor of this computer` : String(workers);
+  const managed = list.find(({ backends }) => backends.some((each) => each.engine === 'openai' && each.managed));
+  if (managed !== undefined)
+    report(
+      ['server', 'workers'],
+      `workers is ${here}, and the service starts the server of ${managed.id} (managed), so each worker would start one; write workers: 1, or ` +
+        'start it otherwise and write its url',
+    );
   const embedded = list.find(({ backends }) => backends.some(({ engine }) => engine === 'llama'));
   if (embedded !== undefined)
     report(

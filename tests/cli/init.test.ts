@@ -139,6 +139,7 @@ models:
       - { engine: openai, name: d, flavor: vllm, url: "http://d/v1", discover: { by: srv } }
       - { engine: openai, name: e, flavor: vllm, url: "http://e/v1", discover: { by: kubernetes, service: vllm } }
       - { engine: openai, name: f, flavor: vllm, discover: { by: file, path: servers.yaml } }
+      - { engine: openai, name: g, flavor: vllm, managed: { command: [vllm, --port, "{port}"], group: gpu-0 } }
   - id: sold
     aliases: [ { name: old } ]
     context_length: 100

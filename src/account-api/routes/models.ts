@@ -173,6 +173,8 @@ const endpointsOf = (capabilities: Capabilities) =>
 
 function stateOf(model: string, backends: readonly BackendState[]): (typeof states)[number] {
   const own = backends.filter(({ modelId }) => modelId === model);
+  // A server that is started when it is asked for accepts requests.
+  if (own.some(({ state }) => state === 'stopped' || state === 'sleeping')) return 'ready';
   return states.find((state) => own.some((backend) => backend.state === state)) ?? 'starting';
 }
 

@@ -362,7 +362,7 @@ export class Pool {
   }
 }
 
-const states = ['ready', 'starting', 'failed'] as const;
+const states = ['ready', 'starting', 'sleeping', 'stopped', 'failed'] as const;
 
 /** Merges two workers' reports on a backend. Each worker has a share of its capacity. */
 function together(one: BackendStatus, other: BackendStatus): BackendStatus {

@@ -1,14 +1,26 @@
+import { accessSync, constants } from 'node:fs';
+import path from 'node:path';
+import type { BackendStatus } from '../../app/control/status.ts';
 import type { LimitsConfig, ModelConfig, OpenAiBackendConfig, ServerConfig } from '../../config/config.ts';
 import { openAiEngineOf } from '../../app/backends.ts';
 import { lookAtBackend } from '../../app/look.ts';
 import type { Finding, Patient } from './finding.ts';
 
 /** Checks external servers: whether they answer, accept the key, have the model, and are what the file says. */
-export async function lookAtBackends({ config }: Patient): Promise<readonly Finding[]> {
+export async function lookAtBackends({ config, status, environment }: Patient): Promise<readonly Finding[]> {
+  const running = typeof status === 'object' ? status.backends : [];
   const wanted = config.models.flatMap((model) =>
     model.backends.flatMap((backend) => (backend.engine === 'openai' ? [{ model, backend }] : [])),
   );
-  return await Promise.all(wanted.map(({ model, backend }) => lookAt(model, backend, config.server)));
+  return await Promise.all(
+    wanted.map(async ({ model, backend }) => {
+      const { managed } = backend;
+      if (managed === undefined) return await lookAt(model, backend, config.server);
+      const isThis = ({ modelId, label }: BackendStatus): boolean => modelId === model.id && label === backend.name;
+      const folders = environment.childVariables['PATH']?.split(path.delimiter) ?? [];
+      return lookAtManaged(`${model.id} · ${backend.name}`, managed, folders, running.find(isThis));
+    }),
+  );
 }
 
 async function lookAt(
@@ -26,6 +38,45 @@ async function lookAt(
   return state === 'wrong'
     ? { check, state: 'warning', found, why: problem, repair: 'tokenhouse config show (see models[].backends[])' }
     : { check, state: 'problem', found, why: problem, repair: `curl -i ${backend.url}/models` };
+}
+
+/** The command of a server that the service starts, and how it does in the running service. */
+function lookAtManaged(
+  name: string,
+  { command: [program = ''], directory }: NonNullable<OpenAiBackendConfig['managed']>,
+  folders: readonly string[],
+  running: BackendStatus | undefined,
+): Finding {
+  const check = 'backend';
+  const found = `${name} · ${program}${running === undefined ? '' : ` · ${running.state}`}`;
+  if (!isProgram(program, program.includes('/') ? [directory] : folders))
+    return {
+      check,
+      state: 'problem',
+      found,
+      why: `there is no program ${program}, so the server cannot be started`,
+      repair: `install it, or write its whole path in managed.command`,
+    };
+  if (running?.state !== 'failed') return { check, state: 'ok', found };
+  const [how = '', ...lines] = (running.detail ?? '').split('\n');
+  return {
+    check,
+    state: 'problem',
+    found,
+    why: [how, ...lines.slice(-5)].join('\n                   '),
+    repair: 'tokenhouse config show (see models[].backends[].managed.command)',
+  };
+}
+
+function isProgram(program: string, folders: readonly string[]): boolean {
+  return folders.some((folder) => {
+    try {
+      accessSync(path.resolve(folder, program), constants.X_OK);
+      return true;
+    } catch {
+      return false;
+    }
+  });
 }
 
 /** What the server reports about itself, in words; undefined if nothing. */

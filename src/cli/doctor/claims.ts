@@ -25,7 +25,9 @@ const serversAtOnce = 4;
 export async function lookAtClaims(patient: Context, write: boolean): Promise<readonly Finding[]> {
   const { config } = patient;
   const wanted = config.models.flatMap((model) =>
-    model.backends.flatMap((backend) => (backend.engine === 'openai' ? [{ model, backend }] : [])),
+    model.backends.flatMap((backend) =>
+      backend.engine === 'openai' && backend.managed === undefined ? [{ model, backend }] : [],
+    ),
   );
   const looked: Looked[] = [];
   for (let from = 0; from < wanted.length; from += serversAtOnce) {

@@ -28,6 +28,7 @@ import {
   type ValueOf,
 } from '../setting.ts';
 import { discovery, type DiscoveryConfig } from './discovery.ts';
+import { managed } from './managed.ts';
 import { serverUrl } from './server-url.ts';
 
 const engine = <Name extends string>(name: Name) => tag(name, 'the engine; it decides which other settings apply');
@@ -168,6 +169,7 @@ const openai = group(
       'http://10.0.0.5:8000/v1',
     ),
     discover: optional(discovery),
+    managed: optional(managed),
     model: text('id of the model on that server; the id of the model here when left out', {
       example: 'Qwen/Qwen3-32B',
     }),
@@ -226,7 +228,10 @@ const openai = group(
     reading,
   ) => ({
     ...others,
-    url: urlInUse(url, others.discover, at, reading),
+    url:
+      others.managed === undefined
+        ? urlInUse(url, others.discover, at, reading)
+        : refuseOthers(url, others, at, reading),
     /** The name of a server that is called by its address, for TLS and as `Host`. */
     serverName: undefined as string | undefined,
     apiKey: apiKeyInUse(apiKey, apiKeyEnv, at, reading),
@@ -235,6 +240,35 @@ const openai = group(
     specialTokens: { mode: specialTokens, texts: specialTokenTexts },
   }),
 );
+
+/** The address of a server that the service starts is known when it has been started. */
+function refuseOthers(
+  url: string | undefined,
+  {
+    discover,
+    flavor,
+    managed,
+    checkClaims,
+  }: { readonly [Name in 'discover' | 'managed']?: unknown } & {
+    readonly flavor: string;
+    readonly checkClaims: boolean;
+  },
+  at: Path,
+  { report }: Reading,
+): string {
+  const ownAddress = 'the service starts this server (managed), and knows its address; remove this line';
+  if (url !== undefined) report([...at, 'url'], ownAddress);
+  if (discover !== undefined) report([...at, 'discover'], ownAddress);
+  if (checkClaims)
+    report([...at, 'check_claims'], 'a server that is started on demand cannot be asked beforehand; remove this line');
+  const { sleep } = managed as { readonly sleep: boolean };
+  if (sleep && flavor !== 'vllm')
+    report([...at, 'managed', 'sleep'], 'only vLLM can sleep; remove this line, and the server is stopped instead');
+  return managedUrl;
+}
+
+/** Up to the port, which each start chooses. */
+export const managedUrl = 'http://127.0.0.1:1/v1';
 
 /** Empty if the list of servers has full URLs. */
 function urlInUse(

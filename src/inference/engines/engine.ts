@@ -16,11 +16,31 @@ export type EngineStatus =
       readonly isUnreachable?: true;
     }
   | { readonly state: 'starting'; readonly detail: string; readonly retryAfterSeconds?: number }
+  /** The server is started and stopped by the service: requests may wait for it (`summon`). */
+  | { readonly state: 'stopped' | 'sleeping'; readonly detail: string }
   /** `retryAfterSeconds`: when its state will be known again, if that can be predicted. */
   | { readonly state: 'down'; readonly detail: string; readonly retryAfterSeconds?: number };
 
 /** The result of a cheap probe of a server: it answered, it did not answer in time, or the engine is closed. */
 export type Look = 'answered' | 'silent' | 'closed';
+
+/** Requests that wait for a server that is not there. */
+export interface Demand {
+  readonly waiting: number;
+  /** Called once when the server is there, or will not be. */
+  offer(): void;
+}
+
+/** A server that the service starts itself, as operators see it. */
+export interface ServerReading {
+  readonly state: string;
+  readonly pid: number | undefined;
+  /** How often it was started since the service began, and how often it has failed. */
+  readonly starts: number;
+  readonly failures: number;
+  /** How long the last start took; 0: there was none. */
+  readonly loadMs: number;
+}
 
 /** A model that an engine loads itself, as operators see it. */
 export interface ResidenceReport {
@@ -71,7 +91,7 @@ export interface Engine {
   /** Token ids are below this; `undefined` while unknown, absent if the backend does not report it. */
   readonly vocabularySize?: number | undefined;
   /** How many tokens an image may become; absent if this engine does not accept images. */
-  readonly imageTokens?: ImageTokenRule;
+  readonly imageTokens?: ImageTokenRule | undefined;
   status(): EngineStatus;
   /**
    * Sends the server a cheap request, for seconds at most; never rejects. `isIdle`: nothing is wrong, it just had no other request. Absent if
@@ -83,6 +103,13 @@ export interface Engine {
    * one of a kind that does not report.
    */
   readonly report?: (() => Promise<ServerReport | undefined>) | undefined;
+  /**
+   * Asks for a server that the service starts when it is needed; returns whether requests may wait for it. Absent if the service starts
+   * none. `startTimeoutMs`: how long that may take.
+   */
+  summon?(demand: Demand): boolean;
+  readonly startTimeoutMs?: number;
+  readonly server?: ServerReading;
   /** Absent if a server has the model. */
   readonly residence?: ResidenceReport;
   /** How many answers it can write at the same time; absent if a server decides. */

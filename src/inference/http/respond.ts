@@ -109,13 +109,14 @@ export async function respondStream(exchange: Exchange, events: EventSource): Pr
   }
 }
 
-/** While the request waits for a slot, the comment says how long that is expected to take. */
+/** While the request waits for a slot, the comment says how long that is expected to take, or that the model is being loaded for it. */
 function commentOf({ waits }: Exchange): string {
   const wait = waits?.at(-1);
   if (wait?.isOver !== false) return keepAliveComment;
-  const { ahead, expectedMs, waitedMs } = wait;
+  const { ahead, expectedMs, waitedMs, isForStart } = wait;
+  const why = isForStart ? ' until the model is loaded' : '';
   const left = expectedMs === undefined ? '' : `, ${Math.max(1, Math.ceil((expectedMs - waitedMs) / 1_000))} s left`;
-  return `: waiting for ${Math.round(waitedMs / 1_000)} s, ${ahead.tiers + ahead.own + ahead.others} were in front${left}\n\n`;
+  return `: waiting for ${Math.round(waitedMs / 1_000)} s${why}, ${ahead.tiers + ahead.own + ahead.others} were in front${left}\n\n`;
 }
 
 /** Waits until the client reads again; `false` when it does not, or is gone. */

@@ -1,5 +1,5 @@
 import { randomInt } from 'node:crypto';
-import type { Engine } from '../engines/engine.ts';
+import type { Demand, Engine } from '../engines/engine.ts';
 import { lackedBy, type FeatureName } from '../../generation/feature-names.ts';
 import type { Constraint, EngineRequest, FieldPaths } from '../../generation/request.ts';
 import { withOwnNames } from './own-names.ts';
@@ -48,6 +48,8 @@ export interface BackendPool {
   readonly retries: RetryBudget;
   /** How long requests waited for their first content; known where they may be hedged. */
   readonly firstTokens: FirstTokens;
+  /** Those who wait here for a server to be started. */
+  readonly demand: Demand;
   /** Slots were given back: they go to those who wait. */
   offer(): void;
   /** A backend did not answer in time: it is probed until it does. */
@@ -80,7 +82,10 @@ export function openBackendPool(
     get lengthMax() {
       return current.reduce((sum, backend) => sum + backend.queueMax, 0);
     },
-    timeoutMs: waitMaxMs,
+    get timeoutMs() {
+      return waitMaxMs + startTimeoutMs(current);
+    },
+    isStarting: () => !current.some(isReady),
     mayHaveChanged: () => current.some(isFree) || !current.some(isReady),
     weightOf,
   });
@@ -110,6 +115,12 @@ export function openBackendPool(
     queue,
     idle,
     offer,
+    demand: {
+      get waiting() {
+        return queue.length;
+      },
+      offer,
+    },
     promptLengths: new PromptLengths(),
     prefixSalt,
     retries: before?.retries ?? new RetryBudget(),
@@ -126,6 +137,12 @@ export function openBackendPool(
       return true;
     },
   };
+}
+
+/** How long the longest start of a server may take that is waited for now. */
+function startTimeoutMs(backends: readonly Backend[]): number {
+  if (backends.some(isReady)) return 0;
+  return Math.max(0, ...backends.map(({ engine }) => engine.startTimeoutMs ?? 0));
 }
 
 function slotCounts(backends: readonly Backend[], waitingHere: number, linesWaiting: number): SlotCounts {

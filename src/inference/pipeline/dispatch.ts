@@ -12,6 +12,7 @@ import { Waiter, type Refusal, type Wait } from './wait-queue.ts';
 import { retryWithinContext, tooLong } from './too-long.ts';
 import { isReady, mayTake } from './backend-pool.ts';
 import type { Backend, BackendPool } from './backend-pool.ts';
+import type { Demand } from '../engines/engine.ts';
 import type { StopSignal } from '../../platform/stop-signal.ts';
 import type { OpenAttempt, RequestTrace } from '../../platform/telemetry/request-trace.ts';
 
@@ -55,7 +56,8 @@ export async function dispatch(serving: Dispatched, signal: StopSignal): Promise
   for (;;) {
     const placing = pool.queue.acquire(() => place(order, routed, pool, tried, failure), signal, order);
     const placement = placing instanceof Waiter ? await waited(placing, serving) : placing;
-    if (typeof placement === 'string') throw allTaken(order, pool, tried);
+    if (typeof placement === 'string')
+      throw pool.backends.some(isReady) ? allTaken(order, pool, tried) : noneAvailable(order, pool.backends);
     let isTaking = false;
     /** The current try: that at the second backend once it has won. */
     let current: Try | undefined;
@@ -304,7 +306,7 @@ function isReservedFor({ tier, model }: Order, backends: readonly Backend[]): bo
 function place(
   order: Order,
   routed: RoutedRequest,
-  { backends, fleet }: Pick<BackendPool, 'backends' | 'fleet'>,
+  { backends, fleet, demand }: Pick<BackendPool, 'backends' | 'fleet' | 'demand'>,
   tried: ReadonlySet<Backend>,
   failure: unknown,
 ): Placement<Backend> | undefined {
@@ -312,13 +314,32 @@ function place(
   const placement = isReservedFor(order, backends) ? undefined : fleet.place(routed, isAble, performance.now());
   // All able backends are full.
   if (placement !== undefined || backends.some(isAble)) return placement;
+  if (isSummoned(order, backends, tried, demand)) return undefined;
   if (failure !== undefined) throw withModel(failure, order);
-  throw new ApiError(
-    'no_healthy_backends',
-    `No backend of the model '${order.model.id}' is available. ${waitingFor(backends)}`.trim(),
-    { extra: { model: order.model.id }, retryAfterSeconds: retryAfterSeconds(backends) },
-  );
+  throw noneAvailable(order, backends);
 }
+
+/** Asks for the servers that are started when they are needed; false: there is none that the request could wait for. */
+function isSummoned(
+  { request }: Order,
+  backends: readonly Backend[],
+  tried: ReadonlySet<Backend>,
+  demand: Demand,
+): boolean {
+  let comes = false;
+  for (const backend of backends) {
+    if (backend.engine.summon === undefined || tried.has(backend) || !mayTake(backend, request)) continue;
+    comes = backend.engine.summon(demand) || comes;
+  }
+  return comes;
+}
+
+const noneAvailable = ({ model: { id: model } }: Order, backends: readonly Backend[]): ApiError =>
+  new ApiError(
+    'no_healthy_backends',
+    `No backend of the model '${model}' is available. ${waitingFor(backends)}`.trim(),
+    { extra: { model }, retryAfterSeconds: retryAfterSeconds(backends) },
+  );
 
 /** A model that is being fetched or loaded says so; why a backend is down is for the operator's log only. */
 const waitingFor = (backends: readonly Backend[]): string =>

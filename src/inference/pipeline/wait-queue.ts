@@ -6,6 +6,8 @@ export interface WaitQueueOptions {
   /** Maximum waiting requests; beyond that somebody is refused. */
   readonly lengthMax: number;
   readonly timeoutMs: number;
+  /** Whether those who wait do so because no backend is there yet. */
+  readonly isStarting?: () => boolean;
   /** Whether an offer could succeed now. Saves calling each waiter while everything is still taken. */
   readonly mayHaveChanged: () => boolean;
   /** An account's share beside those of others; 1 when left out. */
@@ -36,6 +38,8 @@ export interface Wait {
   /** So far, or until it ended. */
   readonly waitedMs: number;
   readonly isOver: boolean;
+  /** Whether it waits because no backend is there yet. */
+  readonly isForStart: boolean;
 }
 
 /** Weight of the latest interval between two grants in their moving average. */
@@ -144,9 +148,10 @@ export class WaitQueue<Slot extends object> {
     const position = ahead.tiers + ahead.own + ahead.others + 1;
     const expectedMs = this.#intervalMs === 0 ? undefined : Math.round(position * this.#intervalMs);
     const { tier, model } = asking;
+    const { isStarting = never } = this.#options;
     const waitMsMax = (tier === 'default' ? undefined : model.tiers?.[tier]?.waitMs) ?? this.#options.timeoutMs;
     const abort = (): void => waiter.fail(signal.reason);
-    const waiter = new Waiter<Slot>(asking, take, ahead, expectedMs, () => {
+    const waiter = new Waiter<Slot>(asking, take, ahead, expectedMs, isStarting, () => {
       // A waiter with an outcome leaves the queue synchronously, so that no slot goes to one that is gone.
       line.remove(waiter);
       this.#length--;
@@ -180,21 +185,34 @@ export class Waiter<Slot extends object> implements Wait {
   readonly outcome: Promise<Slot | Refusal>;
   readonly #begunMs = performance.now();
   readonly #take: Take<Slot>;
+  readonly #isStarting: () => boolean;
   readonly #leave: () => void;
   #endedMs: number | undefined;
   #resolve!: (outcome: Slot | Refusal) => void;
   #reject!: (error: Error) => void;
 
-  constructor(asking: Asking, take: Take<Slot>, ahead: Ahead, expectedMs: number | undefined, leave: () => void) {
+  constructor(
+    asking: Asking,
+    take: Take<Slot>,
+    ahead: Ahead,
+    expectedMs: number | undefined,
+    isStarting: () => boolean,
+    leave: () => void,
+  ) {
     this.asking = asking;
     this.#take = take;
     this.ahead = ahead;
     this.expectedMs = expectedMs;
+    this.#isStarting = isStarting;
     this.#leave = leave;
     this.outcome = new Promise((resolve, reject) => {
       this.#resolve = resolve;
       this.#reject = reject;
     });
+  }
+
+  get isForStart(): boolean {
+    return !this.isOver && this.#isStarting();
   }
 
   get isOver(): boolean {
@@ -231,3 +249,5 @@ export class Waiter<Slot extends object> implements Wait {
     this.#leave();
   }
 }
+
+const never = (): boolean => false;

@@ -119,6 +119,32 @@ export const readingMetrics: readonly ReadingMetric[] = [
     ),
   },
   {
+    name: 'tokenhouse_backend_server_running',
+    help: '1 while the server that the service starts for the backend is there and awake, 0 while it is not.',
+    labels: backendLabels,
+    read: perBackend(({ server }) => (server === undefined ? undefined : Number(server.state === 'ready'))),
+  },
+  {
+    name: 'tokenhouse_backend_server_starts_total',
+    help: 'How often the server that the service starts for the backend was started (cold starts).',
+    type: 'counter',
+    labels: backendLabels,
+    read: perBackend(({ server }) => server?.starts),
+  },
+  {
+    name: 'tokenhouse_backend_server_failures_total',
+    help: 'How often that server has ended by itself, was not ready in time, or did not answer any more.',
+    type: 'counter',
+    labels: backendLabels,
+    read: perBackend(({ server }) => server?.failures),
+  },
+  {
+    name: 'tokenhouse_backend_server_start_seconds',
+    help: 'How long its last start took; 0: there was none.',
+    labels: backendLabels,
+    read: perBackend(({ server }) => (server === undefined ? undefined : server.loadMs / 1_000)),
+  },
+  {
     name: 'tokenhouse_backend_memory_bytes',
     help: 'What the embedded model takes of the memory; 0 while it is not loaded.',
     labels: backendLabels,

@@ -85,6 +85,9 @@ export interface BackendReading {
   readonly isWaitingForMemory: boolean | undefined;
   readonly memoryBytes: number | undefined;
   readonly tokensPerSecond: number | undefined;
+  /** Undefined unless the service starts its server. */
+  readonly server:
+    { readonly state: string; readonly starts: number; readonly failures: number; readonly loadMs: number } | undefined;
 }
 
 export interface ModelReading {

@@ -14,6 +14,8 @@ export function useBackendState(): (backend: Backend) => { readonly text: string
   return ({ state, ejected, running, max_concurrency: max, waiting }) => {
     if (state === 'failed') return { text: t('backendFailed'), tone: 'bad' };
     if (state === 'starting') return { text: t('backendLoading'), tone: 'warn' };
+    if (state === 'stopped') return { text: t('backendStopped'), tone: 'plain' };
+    if (state === 'sleeping') return { text: t('backendSleeping'), tone: 'plain' };
     if (ejected) return { text: t('backendEjected'), tone: 'bad' };
     if ((max !== null && running >= max) || (waiting ?? 0) > 0) return { text: t('backendFull'), tone: 'warn' };
     return { text: t('backendReady'), tone: 'good' };

@@ -6,6 +6,7 @@ import { RpcError } from '../../../platform/rpc/failure.ts';
 import { RestartBackoff } from '../../../platform/rpc/restart-backoff.ts';
 import { Rpc, type Handlers } from '../../../platform/rpc/rpc.ts';
 import { ProcessTransport } from '../../../platform/rpc/transport.ts';
+import type { LeaveReason } from '../shared-room.ts';
 import type { GpuKind } from './compute.ts';
 import { engineEnvironment } from './gpu-search.ts';
 import type { ChildCalls, ChildMeasure, HostCalls, LoadOptions, ModelFacts } from './protocol.ts';
@@ -17,9 +18,6 @@ export type ChildState =
   /** With a detail: the model is unloaded, and loaded again for the next request. */
   | { readonly state: 'ready'; readonly detail?: string }
   | { readonly state: 'down'; readonly detail: string };
-
-/** `room`: to make room for another model that waits. */
-export type UnloadReason = 'idle' | 'room';
 
 /** Events of a child; no field holds content. */
 export type ChildEvent =
@@ -38,7 +36,7 @@ export type ChildEvent =
   | {
       readonly event: 'unloaded';
       readonly pid: number | undefined;
-      readonly reason: UnloadReason;
+      readonly reason: LeaveReason;
       readonly idleMs: number;
     }
   | { readonly event: 'recycled'; readonly pid: number | undefined; readonly rssBytes: number }
@@ -133,7 +131,7 @@ export class Supervisor {
   }
 
   /** Resolves when the model has left memory. */
-  async unload(reason: UnloadReason): Promise<void> {
+  async unload(reason: LeaveReason): Promise<void> {
     clearTimeout(this.#restart);
     if (this.#child !== undefined) {
       const { process, usedMs } = this.#child;

@@ -1,5 +1,5 @@
 import { freemem } from 'node:os';
-import type { UnloadReason } from './child-process.ts';
+import { RoomClaim, SharedRoom, type Occupant } from '../shared-room.ts';
 import { slotsDefault, type MemoryNeeds } from './memory-needs.ts';
 import { ModelRefused } from './model-refused.ts';
 
@@ -16,49 +16,16 @@ export interface MemoryBudgetOptions {
   readonly turnMs?: number;
 }
 
-/** A model's engine, as the budget sees it. */
-export interface Occupant {
-  /** Whether it stays in memory once loaded. */
-  readonly isPinned: boolean;
-  /** Whether it has no work. */
-  readonly isIdle: boolean;
-  /** When it last had work. */
-  readonly usedMs: number;
-  /** Called when there is room: it loads, or continues. */
-  enter(): void;
-  /** Called when another model waits: it finishes what it has begun, and begins nothing new. */
-  hold(): void;
-  /** Resolves when it has left memory completely. */
-  leave(reason: UnloadReason): Promise<void>;
-  /** Whether requests have come for it since it had to make room. */
-  readonly isWanted: boolean;
-}
-
 /** A model's memory, until it is released. */
-export interface MemoryClaim {
+export interface MemoryClaim extends RoomClaim {
   readonly slots: number;
   readonly cacheBytes: number;
   /** Total memory, by its header or by measurement, whichever is more. */
   readonly bytes: number;
-  /** Whether it waits for room. */
-  readonly isWaiting: boolean;
-  /** Enters when there is room; idle models make room immediately, busy ones after their turn. First come, first served. */
-  request(): void;
-  /** Enters now if there is room and no other model waits; returns whether it has. */
-  requestIfFree(): boolean;
-  /** Called when it is loaded: its turn begins. */
-  loaded(): void;
-  /** Leaves although no other model waits, because it has no requests. */
-  leave(): void;
-  /** Stops waiting. */
-  withdraw(): void;
-  /** Called when it has become idle. */
-  idle(): void;
   /** Records a measured memory use. */
   measured(bytes: number): void;
   /** Declares its needs from now on, with its present slots; throws `ModelRefused` if they do not fit even alone. */
   grow(needs: MemoryNeeds): void;
-  release(): void;
 }
 
 /**
@@ -71,19 +38,21 @@ export class MemoryBudget {
   readonly #cacheBytesMax: number;
   readonly #bytesMax: number;
   readonly #freeBytes: () => number;
-  readonly #turnMs: number;
   readonly #isCacheConfigured: boolean;
   readonly #isConfigured: boolean;
-  /** In the order in which they were registered, or started to wait. */
-  readonly #claims = new Set<Claim>();
+  readonly #room: SharedRoom<Claim>;
   #modelsToCome: number;
-  #timer: NodeJS.Timeout | undefined;
 
   constructor(options: MemoryBudgetOptions) {
     const { bytesMax, cacheBytesMax, models, freeBytes = freeBytesNow, turnMs = 10_000 } = options;
     const freeFirst = freeBytes();
     this.#freeBytes = freeBytes;
-    this.#turnMs = turnMs;
+    this.#room = new SharedRoom<Claim>({
+      turnMs,
+      recheckMs,
+      fits: (claim, others, leaving) => this.#fits(claim, others, leaving),
+      settled: () => this.#unloadExcess(),
+    });
     this.#bytesMax = bytesMax ?? Math.floor(freeFirst * allShare);
     this.#cacheBytesMax = Math.min(this.#bytesMax, cacheBytesMax ?? Math.floor(freeFirst * cacheShare));
     this.#isConfigured = bytesMax !== undefined;
@@ -95,9 +64,7 @@ export class MemoryBudget {
   register(needs: MemoryNeeds, occupant: Occupant): MemoryClaim {
     const { slots, cacheBytes, bytes } = this.#sizeOf(needs);
     this.#modelsToCome--;
-    const claim = new Claim(this, occupant, slots, cacheBytes, bytes);
-    this.#claims.add(claim);
-    return claim;
+    return this.#room.add(new Claim(this, this.#room, occupant, slots, cacheBytes, bytes));
   }
 
   /** Throws what `register` would throw. */
@@ -106,7 +73,7 @@ export class MemoryBudget {
   }
 
   #sizeOf({ fileBytes, slots: wanted, workBytes, placesInWords }: MemoryNeeds) {
-    const claims = [...this.#claims];
+    const claims = this.#room.claims;
     const planned = claims.reduce((sum, { cacheBytes }) => sum + cacheBytes, 0);
     const share = (this.#cacheBytesMax - planned) / Math.max(1, this.#modelsToCome);
     let slots = wanted ?? slotsDefault;
@@ -129,7 +96,7 @@ export class MemoryBudget {
     this.#refuseBeyond(
       bytes,
       places,
-      [...this.#claims].filter((each) => each !== claim),
+      this.#room.claims.filter((each) => each !== claim),
     );
   }
 
@@ -144,173 +111,50 @@ export class MemoryBudget {
     );
   }
 
-  requested(claim: Claim): void {
-    if (claim.place.kind !== 'out') return;
-    claim.place = { kind: 'waiting' };
-    // Moves to the end of the queue.
-    this.#claims.delete(claim);
-    this.#claims.add(claim);
-    this.settle();
-  }
-
-  isFreeFor(claim: Claim): boolean {
-    return this.#waiting() === undefined && this.#fits(claim, []);
-  }
-
-  forget(claim: Claim): void {
-    this.#claims.delete(claim);
-    claim.place = { kind: 'out' };
-    this.settle();
-  }
-
-  /** Admits waiting models, or makes room for them. */
-  settle(): void {
-    clearTimeout(this.#timer);
-    this.#timer = undefined;
-    for (let next = this.#waiting(); next !== undefined; next = this.#waiting()) {
-      if (!this.#fits(next, [])) return this.#makeRoom(next);
-      next.enter();
-    }
-    for (const claim of this.#claims)
-      if (claim.place.kind === 'in' && claim.place.isHeld) {
-        claim.place = { ...claim.place, isHeld: false };
-        claim.occupant.enter();
-      }
-    this.#unloadExcess();
-  }
-
-  #waiting(): Claim | undefined {
-    return [...this.#claims].find(({ place }) => place.kind === 'waiting');
-  }
-
-  /** Returns whether the model fits once the models in `without` have left. */
-  #fits(claim: Claim, without: readonly Claim[]): boolean {
-    const others = this.#resident().filter((each) => !without.includes(each));
+  #fits(claim: Claim, others: readonly Claim[], leaving: readonly Claim[]): boolean {
     const cacheBytes = others.reduce((sum, each) => sum + each.cacheBytes, 0) + claim.cacheBytes;
     if (cacheBytes > this.#cacheBytesMax || sumOf(others) + claim.bytes > this.#bytesMax) return false;
     // The system does not yet reflect memory that is being loaded or was just freed. A model that is alone is always admitted.
-    return others.length === 0 || claim.bytes <= this.#freeBytes() + sumOf(without);
-  }
-
-  #resident(): readonly Claim[] {
-    return [...this.#claims].filter(({ place }) => place.kind === 'in' || place.kind === 'leaving');
-  }
-
-  #makeRoom(next: Claim): void {
-    const leaving = this.#resident().filter(({ place }) => place.kind === 'leaving');
-    const isEnough = (): boolean => this.#fits(next, leaving);
-    for (const idle of this.#victims().filter(({ occupant }) => occupant.isIdle)) {
-      if (isEnough()) return;
-      leaving.push(idle);
-      this.makeLeave(idle);
-    }
-    const nowMs = performance.now();
-    let waitMs = recheckMs;
-    for (const busy of this.#victims().toSorted((a, b) => sinceOf(a) - sinceOf(b))) {
-      if (isEnough()) break;
-      leaving.push(busy);
-      const turnLeftMs = sinceOf(busy) + this.#turnMs - nowMs;
-      if (turnLeftMs > 0) waitMs = Math.min(waitMs, turnLeftMs);
-      else if (busy.place.kind === 'in' && !busy.place.isHeld) {
-        busy.place = { ...busy.place, isHeld: true };
-        busy.occupant.hold();
-      }
-    }
-    this.#timer = setTimeout(() => this.settle(), waitMs);
-    this.#timer.unref();
-  }
-
-  /** Returns the models that may have to leave, the least recently used first. */
-  #victims(): readonly Claim[] {
-    return [...this.#claims]
-      .filter(({ place, occupant }) => place.kind === 'in' && !occupant.isPinned)
-      .sort((a, b) => a.occupant.usedMs - b.occupant.usedMs);
+    return others.length === 0 || claim.bytes <= this.#freeBytes() + sumOf(leaving);
   }
 
   /** Unloads idle models when the resident ones turn out to take more than their headers say. */
   #unloadExcess(): void {
-    for (const idle of this.#victims().filter(({ occupant }) => occupant.isIdle)) {
-      const staying = this.#resident().filter(({ place }) => place.kind === 'in');
+    for (const idle of this.#room.victims().filter(({ occupant }) => occupant.isIdle)) {
+      const staying = this.#room.resident.filter(({ place }) => place.kind === 'in');
       if (sumOf(staying) <= this.#bytesMax || staying.length < 2) return;
-      this.makeLeave(idle);
+      this.#room.makeLeave(idle);
     }
-  }
-
-  makeLeave(claim: Claim, reason: UnloadReason = 'room'): void {
-    claim.place = { kind: 'leaving' };
-    void claim.occupant.leave(reason).then(() => {
-      if (claim.place.kind !== 'leaving') return;
-      claim.place = { kind: 'out' };
-      if (claim.occupant.isWanted) this.requested(claim);
-      else this.settle();
-    });
   }
 }
 
-type Place =
-  | { readonly kind: 'out' }
-  | { readonly kind: 'waiting' }
-  /** `sinceMs`: when it was loaded; infinite until then, so that it has its turn however long loading takes. */
-  | { readonly kind: 'in'; readonly sinceMs: number; readonly isHeld: boolean }
-  | { readonly kind: 'leaving' };
-
-class Claim implements MemoryClaim {
+class Claim extends RoomClaim implements MemoryClaim {
   readonly #budget: MemoryBudget;
-  readonly occupant: Occupant;
+  readonly #room: SharedRoom<Claim>;
   readonly slots: number;
   cacheBytes: number;
   bytes: number;
-  place: Place = { kind: 'out' };
 
-  constructor(budget: MemoryBudget, occupant: Occupant, slots: number, cacheBytes: number, bytes: number) {
+  constructor(
+    budget: MemoryBudget,
+    room: SharedRoom<Claim>,
+    occupant: Occupant,
+    slots: number,
+    cacheBytes: number,
+    bytes: number,
+  ) {
+    super(room, occupant);
     this.#budget = budget;
-    this.occupant = occupant;
+    this.#room = room;
     this.slots = slots;
     this.cacheBytes = cacheBytes;
     this.bytes = bytes;
   }
 
-  get isWaiting(): boolean {
-    return this.place.kind === 'waiting';
-  }
-
-  enter(): void {
-    this.place = { kind: 'in', sinceMs: Infinity, isHeld: false };
-    this.occupant.enter();
-  }
-
-  request(): void {
-    this.#budget.requested(this);
-  }
-
-  requestIfFree(): boolean {
-    if (this.place.kind !== 'out' || !this.#budget.isFreeFor(this)) return false;
-    this.enter();
-    return true;
-  }
-
-  loaded(): void {
-    if (this.place.kind === 'in') this.place = { ...this.place, sinceMs: performance.now() };
-  }
-
-  leave(): void {
-    if (this.place.kind === 'in') this.#budget.makeLeave(this, 'idle');
-  }
-
-  withdraw(): void {
-    if (!this.isWaiting) return;
-    this.place = { kind: 'out' };
-    this.#budget.settle();
-  }
-
-  idle(): void {
-    if (this.place.kind === 'in') this.#budget.settle();
-  }
-
   measured(bytes: number): void {
     if (bytes <= this.bytes) return;
     this.bytes = bytes;
-    this.#budget.settle();
+    this.#room.settle();
   }
 
   grow({ fileBytes, workBytes, placesInWords }: MemoryNeeds): void {
@@ -320,15 +164,9 @@ class Claim implements MemoryClaim {
     this.cacheBytes = cacheBytes;
     this.measured(bytes);
   }
-
-  release(): void {
-    this.#budget.forget(this);
-  }
 }
 
 const sumOf = (claims: readonly Claim[]): number => claims.reduce((sum, { bytes }) => sum + bytes, 0);
-
-const sinceOf = ({ place }: Claim): number => (place.kind === 'in' ? place.sinceMs : 0);
 
 /**
  * Returns the memory that the system can provide without swapping, within the container's limit. (Not `process.availableMemory`: there the

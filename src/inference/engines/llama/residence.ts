@@ -1,7 +1,9 @@
 import type { ApiError } from '../../../platform/errors.ts';
 import type { ResidenceReport } from '../engine.ts';
-import type { Supervisor, UnloadReason } from './child-process.ts';
-import type { MemoryClaim, Occupant } from './memory-budget.ts';
+import type { Supervisor } from './child-process.ts';
+import type { LeaveReason } from '../shared-room.ts';
+import type { Occupant } from '../shared-room.ts';
+import type { MemoryClaim } from './memory-budget.ts';
 
 /** Work that needs the model in memory. */
 export interface Waiting {
@@ -107,7 +109,7 @@ export class Residence implements Occupant {
     this.#admits = false;
   }
 
-  async leave(reason: UnloadReason): Promise<void> {
+  async leave(reason: LeaveReason): Promise<void> {
     this.#admits = false;
     await this.#home?.supervisor.unload(reason);
   }

@@ -1,3 +1,4 @@
+import type { Occupant } from '../../../../src/inference/engines/shared-room.ts';
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import fc from 'fast-check';
@@ -5,7 +6,6 @@ import {
   MemoryBudget,
   type MemoryBudgetOptions,
   type MemoryClaim,
-  type Occupant,
 } from '../../../../src/inference/engines/llama/memory-budget.ts';
 import { memoryNeedsOf } from '../../../../src/inference/engines/llama/memory-needs.ts';
 import { ModelRefused } from '../../../../src/inference/engines/llama/model-refused.ts';

@@ -11,6 +11,8 @@ const de: Translated<AppTexts> = {
   backendFull: 'voll',
   backendLoading: 'lädt',
   backendReady: 'bereit',
+  backendSleeping: 'schläft',
+  backendStopped: 'gestoppt',
   balance: 'Guthaben: {amount} verfügbar',
   budget: 'Budget',
   cancel: 'Abbrechen',

@@ -11,6 +11,8 @@ const en = {
   backendFull: 'full',
   backendLoading: 'loading',
   backendReady: 'ready',
+  backendSleeping: 'sleeping',
+  backendStopped: 'stopped',
   balance: 'Credit: {amount} available',
   budget: 'Budget',
   cancel: 'Cancel',

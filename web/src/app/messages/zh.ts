@@ -11,6 +11,8 @@ const zh: Translated<AppTexts> = {
   backendFull: '已满',
   backendLoading: '加载中',
   backendReady: '就绪',
+  backendSleeping: '休眠中',
+  backendStopped: '已停止',
   balance: '余额：可用 {amount}',
   budget: '预算',
   cancel: '取消',

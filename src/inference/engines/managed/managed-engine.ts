@@ -1,0 +1,111 @@
+import type { TakeBatch } from '../../../generation/event.ts';
+import type { EngineRequest } from '../../../generation/request.ts';
+import type { ServerReport } from '../../../generation/server-report.ts';
+import { ApiError } from '../../../platform/errors.ts';
+import type { StopSignal } from '../../../platform/stop-signal.ts';
+import type { TraceHeaders } from '../../../platform/telemetry/trace-context.ts';
+import type { Demand, Engine, EngineStatus, Look, ServerReading } from '../engine.ts';
+import { ManagedServer, type ManagedServerOptions } from './managed-server.ts';
+
+export interface ManagedEngineOptions extends ManagedServerOptions {
+  /** The model's public id, for errors. */
+  readonly name: string;
+}
+
+/**
+ * An ordinary HTTP engine whose server belongs to the service: each process of it has an engine of its own, and while there is none,
+ * requests may wait for one (`summon`) in the queue of their model.
+ */
+export class ManagedEngine implements Engine {
+  readonly #name: string;
+  readonly #server: ManagedServer;
+  /** Never connects: it knows what servers of this kind can be asked for. */
+  readonly #kind: Engine;
+  readonly startTimeoutMs: number;
+  readonly report: (() => Promise<ServerReport | undefined>) | undefined;
+
+  constructor(options: ManagedEngineOptions) {
+    this.#name = options.name;
+    this.startTimeoutMs = options.startTimeoutMs;
+    this.#kind = options.open(1);
+    this.#server = new ManagedServer(options);
+    this.report = this.#kind.report === undefined ? undefined : async () => this.#server.engine?.report?.();
+  }
+
+  get imageTokens(): Engine['imageTokens'] {
+    return this.#kind.imageTokens;
+  }
+
+  get server(): ServerReading {
+    const { state, pid, counts } = this.#server;
+    return { state, pid, ...counts };
+  }
+
+  async generate(request: EngineRequest, signal: StopSignal, take: TakeBatch, trace?: TraceHeaders): Promise<void> {
+    signal.throwIfAborted();
+    const { engine } = this.#server;
+    if (engine === undefined) throw goneError(this.#name);
+    this.#server.began();
+    try {
+      await engine.generate(request, signal, take, trace);
+    } finally {
+      this.#server.over();
+    }
+  }
+
+  /** A server is not started to count. */
+  async countTokens(request: EngineRequest, signal: StopSignal): Promise<number | undefined> {
+    return this.#server.engine?.countTokens(request, signal);
+  }
+
+  refusal(request: EngineRequest): ApiError | undefined {
+    return (this.#server.engine ?? this.#kind).refusal?.(request);
+  }
+
+  summon(demand: Demand): boolean {
+    return this.#server.summon(demand);
+  }
+
+  async look(isIdle?: boolean): Promise<Look> {
+    // One that is not there is nobody's fault.
+    return (await this.#server.engine?.look?.(isIdle)) ?? 'closed';
+  }
+
+  status(): EngineStatus {
+    const { engine, state, problem, pauseLeftMs } = this.#server;
+    if (engine !== undefined) return engine.status();
+    switch (state) {
+      case 'closed':
+        return { state: 'down', detail: 'closed' };
+      case 'failed':
+        return {
+          state: 'down',
+          detail: problem ?? 'it has ended',
+          retryAfterSeconds: Math.max(1, Math.ceil(pauseLeftMs / 1_000)),
+        };
+      case 'stopped':
+        return problem === undefined
+          ? { state: 'stopped', detail: 'It is started when it is asked for.' }
+          : { state: 'down', detail: problem };
+      case 'sleeping':
+        return { state: 'sleeping', detail: 'It is woken when it is asked for.' };
+      case 'waiting':
+        return { state: 'stopped', detail: 'It waits for its turn: others have the memory that it needs.' };
+      case 'starting':
+        return { state: 'starting', detail: 'Its server is being started.' };
+      case 'stopping':
+        return { state: 'stopped', detail: 'It is being stopped.' };
+      case 'ready':
+        return { state: 'stopped', detail: 'It finishes what it has begun: others wait for the memory that it has.' };
+    }
+  }
+
+  async close(): Promise<void> {
+    await Promise.all([this.#server.close(), this.#kind.close()]);
+  }
+}
+
+const goneError = (model: string): ApiError =>
+  new ApiError('no_healthy_backends', 'No backend of the model is available. Try again later, or use another model.', {
+    extra: { model },
+  });

@@ -1,0 +1,72 @@
+import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import path from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
+
+/** What is remembered of one server's process, so that it is found again when the service and its guard were killed. */
+export interface Owned {
+  started(pid: number | undefined): void;
+  ended(pid: number | undefined): void;
+  /** Ends the process that an earlier service has left behind, and resolves when it is gone. */
+  stopOrphan(): Promise<void>;
+}
+
+/** `file` belongs to this server alone. */
+export function ownedProcess(file: string): Owned {
+  return {
+    started: (pid) => {
+      const begun = begunOf(pid);
+      if (pid === undefined || begun === undefined) return;
+      mkdirSync(path.dirname(file), { recursive: true });
+      writeFileSync(file, `${pid} ${begun}\n`, { mode: 0o600 });
+    },
+    ended: (pid) => {
+      if (readOwned(file)?.pid === pid) rmSync(file, { force: true });
+    },
+    stopOrphan: async () => {
+      const owned = readOwned(file);
+      if (owned === undefined) return;
+      const isThere = (): boolean => begunOf(owned.pid) === owned.begun;
+      for (let turn = 0; isThere() && turn < turnsMax; turn++) {
+        killGroup(owned.pid);
+        await delay(50);
+      }
+      rmSync(file, { force: true });
+    },
+  };
+}
+
+const turnsMax = 200;
+
+function readOwned(file: string): { readonly pid: number; readonly begun: string } | undefined {
+  try {
+    const [pid, begun = ''] = readFileSync(file, 'utf8').trim().split(' ');
+    return /^\d+$/.test(pid ?? '') && Number(pid) > 1 ? { pid: Number(pid), begun } : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+function killGroup(pid: number): void {
+  try {
+    process.kill(-pid, 'SIGKILL');
+  } catch {
+    // It is gone.
+  }
+}
+
+/**
+ * When a process began, in the kernel's words: another process that gets its number later began at another time, also after the computer was
+ * started again. `undefined`: it is gone, or this system does not say (elsewhere than on Linux the guard alone ends what is left).
+ */
+function begunOf(pid: number | undefined): string | undefined {
+  try {
+    const stat = readFileSync(`/proc/${pid}/stat`, 'utf8');
+    // After the name, which may have spaces and brackets: the state is the first field, the time of the start the twentieth.
+    const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
+    if (fields[0] === 'Z') return undefined;
+    const boot = readFileSync('/proc/sys/kernel/random/boot_id', 'utf8').trim();
+    return `${boot}.${fields[19]}`;
+  } catch {
+    return undefined;
+  }
+}

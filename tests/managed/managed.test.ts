@@ -1,0 +1,214 @@
+/** Servers that the service starts itself: on demand, by turns, and what becomes of requests when they fail. */
+import assert from 'node:assert/strict';
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { after, before, test } from 'node:test';
+import { built } from '../support/built.ts';
+import { TestService, until } from '../support/service.ts';
+
+const program = built('tests/support/model-server.ts');
+let service: TestService;
+
+interface Server {
+  readonly id: string;
+  readonly loadMs?: number;
+  readonly how?: string;
+  readonly managed?: string;
+  readonly flavor?: string;
+}
+
+const modelOf = ({ id, loadMs = 300, how = 'right', managed = '', flavor = 'llama-server' }: Server): string => `
+  - id: ${id}
+    context_length: 4096
+    pricing: { input_cents_per_million: 5, output_cents_per_million: 20 }
+    backends:
+      - engine: openai
+        name: own
+        flavor: ${flavor}
+        managed:
+          command: ["${process.execPath}", "${program}", "{port}", "${id}.log", "${loadMs}", "${how}"]
+          ${managed}`;
+
+before(async () => {
+  service = new TestService({
+    limits: '  prime_timeout_seconds: 0.2',
+    environment: { TOKENHOUSE_TEST_NOTHING: 'x', AWS_SECRET_ACCESS_KEY: 'secret', OPENAI_API_KEY: 'sk-other' },
+    config: `models:${[
+      { id: 'demand', managed: 'idle_stop_minutes: 0.02' },
+      { id: 'first', managed: 'start: at_start\n          env: ["ONE=1 {port}"]' },
+      { id: 'a', managed: 'group: gpu' },
+      { id: 'b', managed: 'group: gpu' },
+      { id: 'sleeper', flavor: 'vllm', managed: 'idle_stop_minutes: 0.02\n          sleep: true' },
+      { id: 'wrong', how: 'wrong' },
+    ]
+      .map(modelOf)
+      .join('')}`,
+  });
+  await service.start();
+});
+after(async () => {
+  await service.verify();
+  await service.dispose();
+});
+
+const events = (id: string): readonly string[] => {
+  const file = join(service.folder, `${id}.log`);
+  return existsSync(file) ? readFileSync(file, 'utf8').trim().split('\n') : [];
+};
+const starts = (id: string): number => events(id).filter((line) => line.startsWith('start')).length;
+const pidOf = (id: string, what = 'start'): number =>
+  Number(
+    events(id)
+      .findLast((line) => line.startsWith(what))
+      ?.split(' ')[1],
+  );
+
+function isAlive(pid: number): boolean {
+  try {
+    return !/^\d+ \(.*\) Z/s.test(readFileSync(`/proc/${pid}/stat`, 'utf8'));
+  } catch {
+    return false;
+  }
+}
+
+async function ask(model: string, content = 'hello', others: object = {}): Promise<{ status: number; text: string }> {
+  const response = await service.chat({ model, messages: [{ role: 'user', content }], ...others });
+  return { status: response.status, text: await response.text() };
+}
+
+test('on demand: started by the first request, which is told so by comments, and stopped when idle', async () => {
+  assert.equal(starts('demand'), 0);
+  const { status, text } = await ask('demand', 'hello', { stream: true });
+  assert.equal(status, 200, text);
+  assert.match(text, /^: waiting for 0 s until the model is loaded, 0 were in front/);
+  assert.match(text, /asleep: false/);
+  const [server, worker] = [pidOf('demand'), pidOf('demand', 'worker')];
+  assert.ok(isAlive(server) && isAlive(worker));
+  await until(() => !isAlive(server) && !isAlive(worker));
+  assert.equal((await ask('demand')).status, 200);
+  assert.equal(starts('demand'), 2);
+});
+
+test('it gets what its command names, a port, and none of the secrets of the service', async () => {
+  assert.equal(starts('first'), 1);
+  const { text } = await ask('first', 'variables');
+  const { choices } = JSON.parse(text) as { choices: { message: { content: string } }[] };
+  const variables = JSON.parse(choices[0]!.message.content) as Record<string, string>;
+  assert.match(variables['ONE'] ?? '', /^1 \d+$/);
+  assert.equal(variables['PATH'], process.env['PATH']);
+  const allowed =
+    /^(PATH|HOME|USER|LOGNAME|SHELL|LANG|LC_\w+|TZ|TMPDIR|PWD|OLDPWD|SHLVL|_|XDG_\w+|HF_\w+|LD_LIBRARY_PATH|(CUDA|NVIDIA|SSL)_\w+|ONE)$/;
+  assert.deepEqual(
+    Object.keys(variables).filter((name) => !allowed.test(name)),
+    [],
+  );
+});
+
+test('two that exclude each other take turns: 60 alternating requests, two loads', async () => {
+  const answers = await Promise.all(Array.from({ length: 60 }, (_, count) => ask(count % 2 === 0 ? 'a' : 'b')));
+  assert.deepEqual(new Set(answers.map(({ status }) => status)), new Set([200]));
+  // A queue that serves all that it has before it swaps loads each once.
+  assert.ok(starts('a') + starts('b') <= 3, `${starts('a')} + ${starts('b')} loads`);
+  assert.ok(!isAlive(pidOf('a')) || !isAlive(pidOf('b')), 'both are loaded');
+});
+
+test('a busy one gives up its turn to one that waits', async () => {
+  const stop = new AbortController();
+  const busy = Array.from({ length: 3 }, async () => {
+    while (!stop.signal.aborted) assert.equal((await ask('a')).status, 200);
+  });
+  await until(() => isAlive(pidOf('a')));
+  assert.equal((await ask('b')).status, 200);
+  stop.abort();
+  await Promise.all(busy);
+});
+
+test('vLLM sleeps instead, and its process stays', async () => {
+  assert.match((await ask('sleeper')).text, /asleep: false/);
+  await until(() => events('sleeper').includes('sleep'));
+  assert.match((await ask('sleeper')).text, /asleep: false/);
+  assert.equal(starts('sleeper'), 1);
+  assert.ok(events('sleeper').includes('wake'));
+});
+
+test('wrong flags: refused at once, and the operator reads why', async () => {
+  const { status, text } = await ask('wrong');
+  assert.equal(status, 503);
+  assert.match(text, /no_healthy_backends/);
+  assert.doesNotMatch(text, /frobnicate/);
+  assert.equal(starts('wrong'), 2);
+  const failed = service.log.findLast(({ event }) => event === 'server_failed');
+  assert.match(JSON.stringify(failed), /it exited with code 1.*unknown argument: --frobnicate/);
+  const doctor = await service.command('doctor');
+  assert.match(doctor.stdout, /unknown argument: --frobnicate/);
+});
+
+for (const how of ['crash', 'crash later'])
+  test(`${how}: the request ends like at any server, and the next one has a new server`, async () => {
+    assert.equal((await ask('first')).status, 200);
+    const before = starts('first');
+    const { status, text } = await ask('first', how, { stream: how !== 'crash' });
+    if (how === 'crash') assert.equal(status, 502, text);
+    else assert.match(text, /"error"/);
+    // Who comes before its end is known is refused like at any server that takes no connection.
+    await until(() => starts('first') === before + 1);
+    assert.equal((await ask('first')).status, 200);
+    assert.equal(starts('first'), before + 1);
+    const { requests } = await service.usage(2);
+    assert.deepEqual(
+      requests.map(({ ending, cost_microcents: cost }) => [ending, cost > 0]),
+      [
+        ['finished', true],
+        ['failed', false],
+      ],
+    );
+  });
+
+test('frozen: stopped by force, and started again', async () => {
+  assert.equal((await ask('first')).status, 200);
+  const before = starts('first');
+  process.kill(pidOf('first'), 'SIGSTOP');
+  await until(() => starts('first') === before + 1, 40_000);
+  assert.equal((await ask('first')).status, 200);
+});
+
+test('killed: no server is left, nor what it has started; one whose guard was killed too is found at the next start', async () => {
+  assert.equal((await ask('a')).status, 200);
+  assert.equal((await ask('first')).status, 200);
+  const left = [pidOf('a'), pidOf('a', 'worker'), pidOf('first'), pidOf('first', 'worker')];
+  assert.ok(left.every(isAlive));
+  await service.stop('SIGKILL');
+  await until(() => !left.some(isAlive));
+
+  await service.start();
+  await until(() => isAlive(pidOf('first')));
+  const orphan = pidOf('first');
+  await until(() => guardsOf(orphan).length === 1);
+  for (const guard of guardsOf(orphan)) process.kill(guard, 'SIGKILL');
+  await service.stop('SIGKILL');
+  assert.ok(isAlive(orphan));
+  await service.start();
+  await until(() => !isAlive(orphan) && isAlive(pidOf('first')));
+});
+
+test('a stop of the service ends its servers', async () => {
+  assert.equal((await ask('first')).status, 200);
+  const servers = [pidOf('first'), pidOf('first', 'worker')];
+  assert.equal(await service.stop(), 0);
+  assert.ok(!servers.some(isAlive));
+});
+
+/** The shells in the process group of a server. */
+function guardsOf(pid: number): readonly number[] {
+  return readdirSync('/proc')
+    .filter((name) => /^\d+$/.test(name))
+    .flatMap((name) => {
+      try {
+        const stat = readFileSync(`/proc/${name}/stat`, 'utf8');
+        const [, , group] = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
+        return Number(group) === pid && /\((sh|dash|bash)\)/.test(stat) ? [Number(name)] : [];
+      } catch {
+        return [];
+      }
+    });
+}

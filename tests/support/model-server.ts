@@ -1,0 +1,56 @@
+/**
+ * A server of a model, as a process: `model-server.js PORT LOG MILLISECONDS [asleep|wrong]`. It is ready after that time, answers each request
+ * with its own name, and writes a line into LOG for each start. What it is asked for may be a crash, an endless answer, or its variables.
+ */
+import { spawn } from 'node:child_process';
+import { appendFileSync } from 'node:fs';
+import { createServer, type ServerResponse } from 'node:http';
+
+const [port = '', log = '', loadMs = '0', how] = process.argv.slice(2);
+const note = (text: string): void => appendFileSync(log, `${text}\n`);
+note(`start ${process.pid}`);
+if (how === 'wrong') {
+  process.stderr.write('loading\nerror: unknown argument: --frobnicate\n');
+  process.exit(1);
+}
+// A worker of its own, as vLLM has.
+const worker = spawn(process.execPath, ['-e', 'setInterval(() => {}, 1000)'], { stdio: 'ignore' });
+note(`worker ${worker.pid}`);
+
+let isReady = false;
+let isAsleep = false;
+const chunk = (delta: object, finish: string | null = null): string =>
+  `data: ${JSON.stringify({ id: 'c', object: 'chat.completion.chunk', created: 1, model: 'm', choices: [{ index: 0, delta, finish_reason: finish }] })}\n\n`;
+
+function answer(asked: string, response: ServerResponse): void {
+  if (asked === 'crash') process.exit(3);
+  response.writeHead(200, { 'content-type': 'text/event-stream' });
+  const said = asked === 'variables' ? JSON.stringify(process.env) : `asleep: ${isAsleep}`;
+  response.write(chunk({ role: 'assistant', content: said }));
+  if (asked === 'crash later') return void setTimeout(() => process.exit(3), 100);
+  if (asked === 'endless') return;
+  const usage = { prompt_tokens: 10, completion_tokens: 2, total_tokens: 12 };
+  const end = `data: ${JSON.stringify({ id: 'c', object: 'chat.completion.chunk', created: 1, model: 'm', choices: [], usage })}\n\n`;
+  setTimeout(() => response.end(`${chunk({}, 'stop')}${end}data: [DONE]\n\n`), 20);
+}
+
+const server = createServer((request, response) => {
+  const { url = '', method } = request;
+  if (!isReady) return void response.writeHead(503).end('{"error":{"message":"Loading model","code":503}}');
+  if (url === '/health') return void response.end('{}');
+  if (url.startsWith('/sleep') || url === '/wake_up') {
+    isAsleep = url !== '/wake_up';
+    note(isAsleep ? 'sleep' : 'wake');
+    return void response.end();
+  }
+  if (method === 'GET') return void response.end('{"object":"list","data":[{"id":"a"},{"id":"b"}]}');
+  let body = '';
+  request.on('data', (text: Buffer) => (body += text.toString()));
+  request.on('end', () => {
+    const { messages } = JSON.parse(body) as { messages: { content: string }[] };
+    answer(messages.at(-1)!.content, response);
+  });
+});
+setTimeout(() => (isReady = true), Number(loadMs));
+server.listen(Number(port), '127.0.0.1');
+process.on('SIGTERM', () => process.exit(0));
