@@ -5,7 +5,7 @@
  */
 export const lineBudgets: Readonly<Record<string, number>> = {
   src: 5,
-  'src/account-api': 10690,
+  'src/account-api': 10830,
   'src/accounts': 4482,
   'src/app': 5185,
   'src/billing': 6868,
@@ -13,7 +13,7 @@ export const lineBudgets: Readonly<Record<string, number>> = {
   'src/cli': 10464,
   'src/config': 5388,
   'src/generation': 653,
-  'src/inference/batches': 1446,
+  'src/inference/batches': 1442,
   'src/inference/claims': 329,
   'src/inference/constraints': 4874,
   'src/inference/dialects': 5861,
@@ -21,7 +21,7 @@ export const lineBudgets: Readonly<Record<string, number>> = {
   'src/inference/engine-builds': 414,
   'src/inference/engines': 18685,
   'src/inference/files': 1015,
-  'src/inference/http': 3028,
+  'src/inference/http': 3033,
   'src/inference/images': 485,
   'src/inference/model-files': 2416,
   'src/inference/openapi': 1362,
@@ -29,9 +29,9 @@ export const lineBudgets: Readonly<Record<string, number>> = {
   'src/inference/pipeline': 6161,
   'src/inference/routing': 1972,
   'src/notifications': 591,
-  'src/platform': 7358,
+  'src/platform': 7367,
   'src/prove': 1231,
-  'src/store': 19463,
+  'src/store': 19484,
   'src/tax': 150,
 };
 

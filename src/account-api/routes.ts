@@ -2,6 +2,7 @@ import type { AccountRoute } from './route.ts';
 import { adminRoutes } from './routes/admin.ts';
 import { alertRoutes } from './routes/alerts.ts';
 import { configurationRoutes } from './routes/configuration.ts';
+import { batchRoutes } from './routes/batches.ts';
 import { demoPaymentRoutes } from './routes/demo-payments.ts';
 import { errorRoutes } from './routes/errors.ts';
 import { exportRoutes } from './routes/export.ts';
@@ -29,6 +30,7 @@ export const accountRoutes: readonly AccountRoute[] = [
   ...adminRoutes,
   ...alertRoutes,
   ...configurationRoutes,
+  ...batchRoutes,
   ...demoPaymentRoutes,
   ...errorRoutes,
   ...exportRoutes,

@@ -37,7 +37,7 @@ export function rateOptions(last: (read: (text: string) => number) => (text: str
   ];
 }
 
-/** Of keys alone. */
+/** An account has no such option. */
 export const sessionOption = (last: (read: (text: string) => number) => (text: string) => unknown): Option =>
   option('--session-budget <dollars>', 'what one conversation may cost, for example 5.00', last(wholeCents));
 

@@ -84,7 +84,7 @@ export class Conversations {
 
 const microcentsPerCent = 1_000_000;
 
-/** Of no conversation: nothing of a request under zero data retention is kept, and a text or tokens are none. */
+/** A request that belongs to no conversation: nothing under zero data retention is kept, and a text or token ids are not one. */
 const apart: OpenTurn = { end: () => {} };
 
 /** Agents show the message to people. */

@@ -1,4 +1,5 @@
 import { ApiError } from '../../platform/errors.ts';
+import { batchIdOf } from '../../platform/ids/batch-id.ts';
 import type { LineResult } from '../../store/repositories/batch-lines.ts';
 import type { BatchRow } from '../../store/repositories/batch-rows.ts';
 
@@ -7,8 +8,6 @@ export const resultsKeptMs = 29 * 86_400_000;
 
 /** Batches as clients of the Anthropic interface see them: `/v1/messages/batches`, and the lines of their results. */
 export const anthropicBatches = {
-  idOf: ({ id }: Pick<BatchRow, 'id'>): string => `msgbatch_${id}`,
-  readId: (text: string): string | undefined => /^msgbatch_([0-9a-f]{32})$/.exec(text)?.[1],
   /** `base`: the address by which the client calls the service. */
   object: (row: BatchRow, base: string, now: number): object => {
     const { requests, completed, errored, cancelled, expired, endedAt } = row;
@@ -16,7 +15,7 @@ export const anthropicBatches = {
     const archivedAt = endedAt === null ? null : endedAt + (row.outputExpiresAfterMs ?? 0);
     const hasResults = isEnded && row.outputFileId !== null && now < archivedAt!;
     return {
-      id: anthropicBatches.idOf(row),
+      id: batchIdOf(row),
       type: 'message_batch',
       processing_status: isEnded ? 'ended' : row.cancellingAt === null ? 'in_progress' : 'canceling',
       request_counts: {
@@ -31,16 +30,16 @@ export const anthropicBatches = {
       expires_at: timeOf(row.expiresAt),
       archived_at: isEnded && now >= archivedAt! ? timeOf(archivedAt) : null,
       cancel_initiated_at: timeOf(row.cancellingAt),
-      results_url: hasResults ? `${base}/v1/messages/batches/${anthropicBatches.idOf(row)}/results` : null,
+      results_url: hasResults ? `${base}/v1/messages/batches/${batchIdOf(row)}/results` : null,
     };
   },
   list: (batches: readonly BatchRow[], hasMore: boolean, base: string, now: number): object => ({
     data: batches.map((row) => anthropicBatches.object(row, base, now)),
     has_more: hasMore,
-    first_id: batches[0] === undefined ? null : anthropicBatches.idOf(batches[0]),
-    last_id: batches.length === 0 ? null : anthropicBatches.idOf(batches.at(-1)!),
+    first_id: batches[0] === undefined ? null : batchIdOf(batches[0]),
+    last_id: batches.length === 0 ? null : batchIdOf(batches.at(-1)!),
   }),
-  deleted: (row: BatchRow): object => ({ id: anthropicBatches.idOf(row), type: 'message_batch_deleted' }),
+  deleted: (row: BatchRow): object => ({ id: batchIdOf(row), type: 'message_batch_deleted' }),
   /** A line of the results. What a line ended with is JSON already, and printed as it is. */
   printResult: (line: LineResult, _batch: BatchRow, unfinished: 'cancelled' | 'expired'): string =>
     `{"custom_id":${JSON.stringify(line.customId)},"result":${resultOf(line, unfinished)}}`,

@@ -1,5 +1,6 @@
 import { randomBytes } from 'node:crypto';
 
+import { batchIdOf } from '../../platform/ids/batch-id.ts';
 import type { BatchRow } from '../../store/repositories/batch-rows.ts';
 import type { Repositories } from '../../store/repositories/repositories.ts';
 import type { Files } from '../files/files.ts';
@@ -30,7 +31,7 @@ export async function finish(
   if (!(await repositories.planOutput({ id, owner, outputFileId: idOf('output'), errorFileId: idOf('error') }))) return;
   for (const { id: fileId, kind, which } of planned) {
     const facts = {
-      name: `${wires[batch.wire].idOf(batch)}_${kind}.jsonl`,
+      name: `${batchIdOf(batch)}_${kind}.jsonl`,
       purpose: 'batch_output',
       expiresAfterMs: batch.outputExpiresAfterMs ?? undefined,
     };

@@ -1,17 +1,16 @@
 import { ApiError } from '../../platform/errors.ts';
+import { batchIdOf } from '../../platform/ids/batch-id.ts';
 import type { LineResult } from '../../store/repositories/batch-lines.ts';
 import type { BatchRow } from '../../store/repositories/batch-rows.ts';
 
 /** Batches as clients of the OpenAI interface see them: `/v1/batches`, and the lines of their files. */
 export const openAiBatches = {
-  idOf: ({ id }: Pick<BatchRow, 'id'>): string => `batch_${id}`,
-  readId: (text: string): string | undefined => /^batch_([0-9a-f]{32})$/.exec(text)?.[1],
   object: (row: BatchRow): object => {
     const { status, endedAt } = row;
     const isEnded = endedAt !== null;
     const at = (ended: BatchRow['status']): number | null => (status === ended ? seconds(endedAt) : null);
     return {
-      id: openAiBatches.idOf(row),
+      id: batchIdOf(row),
       object: 'batch',
       endpoint: row.endpoint,
       model: row.models?.length === 1 ? row.models[0] : null,
@@ -41,8 +40,8 @@ export const openAiBatches = {
   list: (batches: readonly BatchRow[], hasMore: boolean): object => ({
     object: 'list',
     data: batches.map(openAiBatches.object),
-    first_id: batches[0] === undefined ? null : openAiBatches.idOf(batches[0]),
-    last_id: batches.length === 0 ? null : openAiBatches.idOf(batches.at(-1)!),
+    first_id: batches[0] === undefined ? null : batchIdOf(batches[0]),
+    last_id: batches.length === 0 ? null : batchIdOf(batches.at(-1)!),
     has_more: hasMore,
   }),
   customIdOf: (line: Readonly<Record<string, unknown>>, endpoint: string): string => {

@@ -1,6 +1,7 @@
 import { setMaxListeners } from 'node:events';
 
 import type { Caller } from '../../accounts/directory.ts';
+import { batchIdOf } from '../../platform/ids/batch-id.ts';
 import type { ServiceRecord } from '../../platform/log.ts';
 import type { ClaimedLine, LineAnswer, LineEnding, OneLine } from '../../store/repositories/batch-lines.ts';
 import type { BatchRow, BatchStatus } from '../../store/repositories/batch-rows.ts';
@@ -330,7 +331,7 @@ export class BatchRunner {
     try {
       const outcome = await validate(source, {
         batch,
-        batchId: wires[batch.wire].idOf(batch),
+        batchId: batchIdOf(batch),
         caller,
         bounds: bounds(),
         lines,
@@ -434,7 +435,7 @@ export class BatchRunner {
     const caller = bytes === undefined ? undefined : await this.#callerOf(batch);
     if (bytes === undefined || caller === undefined) return undefined;
     return await lines.run(
-      { batchId: wires[batch.wire].idOf(batch), wire: batch.wire, endpoint: batch.endpoint, caller, bytes, customId },
+      { batchId: batchIdOf(batch), wire: batch.wire, endpoint: batch.endpoint, caller, bytes, customId },
       (answer) => this.#answers.add({ ...own, ...answer }),
       {
         begun: (stop) => (running.stop = stop),

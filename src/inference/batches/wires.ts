@@ -12,8 +12,6 @@ interface ResultFile {
 
 /** What differs between the interfaces through which clients see batches. */
 interface Wire {
-  /** The id as the client knows it. */
-  idOf(batch: Pick<BatchRow, 'id'>): string;
   /** The lines of its input, each of at most `bytesMax` bytes. */
   split(source: AsyncIterable<Uint8Array>, bytesMax: number): AsyncIterable<FileLine>;
   /** Its `custom_id`, if the line has the right form. Throws `ApiError`, whose `param` is a place in the line. */
@@ -29,7 +27,6 @@ interface Wire {
 
 export const wires: Readonly<Record<BatchRow['wire'], Wire>> = {
   openai: {
-    idOf: openAiBatches.idOf,
     split: splitLines,
     customIdOf: openAiBatches.customIdOf,
     bodyField: 'body',
@@ -41,7 +38,6 @@ export const wires: Readonly<Record<BatchRow['wire'], Wire>> = {
     print: openAiBatches.printResult,
   },
   anthropic: {
-    idOf: anthropicBatches.idOf,
     split: splitRequests,
     customIdOf: anthropicBatches.customIdOf,
     bodyField: 'params',

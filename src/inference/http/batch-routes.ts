@@ -1,5 +1,6 @@
 import type { Caller } from '../../accounts/directory.ts';
 import { ApiError } from '../../platform/errors.ts';
+import { readBatchId } from '../../platform/ids/batch-id.ts';
 import { parseJson } from '../../platform/http/json/parse.ts';
 import { abortSignalOf } from '../../platform/stop-signal.ts';
 
@@ -26,7 +27,6 @@ interface BatchRoutes {
   readonly path: string;
   /** What each route takes: `all` batches, `one`, and what can be done with one. */
   readonly methods: ReadonlyMap<string, readonly string[]>;
-  readId(text: string): string | undefined;
   object(row: BatchRow, exchange: Exchange): object;
   /** Records what the client sends. */
   create(exchange: Exchange, caller: Caller): Promise<BatchRow>;
@@ -42,7 +42,6 @@ const openAiRoutes: BatchRoutes = {
     ['one', read],
     ['/cancel', ['POST']],
   ]),
-  readId: openAiBatches.readId,
   object: openAiBatches.object,
   create: createOpenAi,
   list: listOpenAi,
@@ -56,7 +55,6 @@ const anthropicRoutes: BatchRoutes = {
     ['/cancel', ['POST']],
     ['/results', read],
   ]),
-  readId: anthropicBatches.readId,
   object: (row, exchange) => anthropicBatches.object(row, addressOf(exchange), exchange.host.services.now()),
   create: createAnthropic,
   list: listAnthropic,
@@ -93,7 +91,7 @@ export async function answerBatches(exchange: Exchange): Promise<void> {
   exchange.deadline = host.deadlines.of(requestDeadlineMs).begin(() => exchange.running.cancel('deadline'));
   try {
     if (id !== undefined) {
-      const batch = await services.batches.get(caller.account.id, routes.wire, routes.readId(id));
+      const batch = await services.batches.get(caller.account.id, routes.wire, readBatchId(id, routes.wire));
       await answerOne(exchange, routes, batch, action);
     } else if (request.method === 'POST') {
       checkCreation(exchange);
@@ -281,14 +279,14 @@ async function listAnthropic(exchange: Exchange, query: URLSearchParams): Promis
 
 async function pageOf(
   { host, account }: Exchange,
-  { wire, readId }: BatchRoutes,
+  { wire }: BatchRoutes,
   limit: number,
   afterId: string | null,
   beforeId: string | null,
 ): ReturnType<Batches['list']> {
   const { batches } = host.services;
   const place = async (id: string | null) =>
-    id === null || id === '' ? undefined : await batches.get(account.id, wire, readId(id));
+    id === null || id === '' ? undefined : await batches.get(account.id, wire, readBatchId(id, wire));
   const after = await place(afterId);
   return await batches.list({
     accountId: account.id,

@@ -2,7 +2,13 @@ import { ApiError } from '../../platform/errors.ts';
 import { inferenceRoutes } from './routes.ts';
 
 /** Routes of the inference host below `/v1`, without their parameters. */
-const paths: readonly string[] = [...inferenceRoutes.keys(), '/v1/models', '/v1/files', '/v1/batches', '/v1/messages/batches'];
+const paths: readonly string[] = [
+  ...inferenceRoutes.keys(),
+  '/v1/models',
+  '/v1/files',
+  '/v1/batches',
+  '/v1/messages/batches',
+];
 
 /**
  * The first segments after `/v1/` in the account host's routes, and after `/` in its pages. That is another server, of which this one only
@@ -15,6 +21,7 @@ export const accountSegments: ReadonlySet<string> = new Set([
     'admin',
     'audit_logs',
     'auth',
+    'batch_runs',
     'costs',
     'credits',
     'export',

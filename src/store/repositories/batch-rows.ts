@@ -3,6 +3,7 @@
  * longer a replica has nothing. It cannot charge any more either, so what it had may be taken (docs/decisions/057-batches.md).
  */
 import { sql, type ExpressionBuilder, type Kysely, type SqlBool } from 'kysely';
+import { isKeyOf } from '../reports/usage-sums.ts';
 import type { Row, Rows } from '../schema/codec.ts';
 
 type Db = Kysely<Rows>;
@@ -121,13 +122,15 @@ export interface BatchListRequest {
   readonly after?: Pick<BatchRow, 'createdAt' | 'id'> | undefined;
   /** Exclusive: the page of the next newer ones. */
   readonly before?: Pick<BatchRow, 'createdAt' | 'id'> | undefined;
+  /** Only those of keys of this user; null: of keys without a user. */
+  readonly ownerId?: string | null;
   readonly limit: number;
 }
 
 /** Newest first. */
 export async function listBatches(
   db: Db,
-  { accountId, wire, after, before, limit }: BatchListRequest,
+  { accountId, wire, after, before, ownerId, limit }: BatchListRequest,
 ): Promise<{ readonly batches: readonly BatchRow[]; readonly hasMore: boolean }> {
   const isBackward = before !== undefined;
   const direction = isBackward ? 'asc' : 'desc';
@@ -139,6 +142,7 @@ export async function listBatches(
     .orderBy('id', direction)
     .limit(limit + 1);
   if (wire !== undefined) query = query.where('wire', '=', wire);
+  if (ownerId !== undefined) query = query.where(isKeyOf(accountId, ownerId));
   const from = before ?? after;
   if (from !== undefined) {
     const beyond = isBackward ? ('>' as const) : ('<' as const);
@@ -152,6 +156,22 @@ export async function listBatches(
   const rows = await query.execute();
   const page = rows.slice(0, limit);
   return { batches: isBackward ? page.reverse() : page, hasMore: rows.length > limit };
+}
+
+/** What the lines of a batch that ended in this time have cost. `name`: its id as its client knows it. */
+export async function batchCost(
+  db: Db,
+  request: { readonly accountId: string; readonly name: string; readonly from: number; readonly to: number },
+): Promise<bigint> {
+  const { microcents } = await db
+    .selectFrom('usage')
+    .select(sql<bigint>`cast(coalesce(sum(cost), 0) as bigint)`.as('microcents'))
+    .where('accountId', '=', request.accountId)
+    .where('batchId', '=', request.name)
+    .where('endedAt', '>=', request.from)
+    .where('endedAt', '<=', request.to)
+    .executeTakeFirstOrThrow();
+  return microcents;
 }
 
 /**

@@ -93,6 +93,7 @@ const rowOperations = {
   createBatch: batches.createBatch,
   getBatch: batches.getBatch,
   listBatches: batches.listBatches,
+  batchCost: batches.batchCost,
   cancelBatch: batches.cancelBatch,
   deleteBatch: batches.deleteBatch,
   openBatches: batches.openBatches,
