@@ -60,7 +60,10 @@ test('a request for a route that nobody has gets what there is, and the request 
     '/<script>',
   ]) {
     const message = await reported(service.url, path);
-    assert.match(message, /\/v1\/chat\/completions, .*\/v1\/files, \/v1\/batches, \/v1\/messages\/batches; GET \/openapi\.json/);
+    assert.match(
+      message,
+      /\/v1\/chat\/completions, .*\/v1\/files, \/v1\/batches, \/v1\/messages\/batches; GET \/openapi\.json/,
+    );
     assert.doesNotMatch(message, /secret|script|audio|threads/);
   }
 });
