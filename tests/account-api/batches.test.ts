@@ -17,6 +17,9 @@ test('listed newest first in pages, with their cost; seen and cancelled by those
   const viewer = await host.key('acct_a', 'viewer');
   const other = await host.key('acct_b', 'owner');
   const at = now();
+  const file = { id: 'f'.repeat(32), accountId: 'acct_a', bytes: 1, createdAt: at, expiresAt: null };
+  await repositories.beginFile({ ...file, bytesMax: 1, at, bounds: { filesMax: 9, bytesMax: 9 } });
+  await repositories.finishFile({ ...file, name: 'a.jsonl', mediaType: 'text/plain', purpose: 'batch' });
   const idOf = (letter: string): string => letter.repeat(32);
   for (const [index, [letter, wire]] of (
     [

@@ -24,6 +24,7 @@ export const accountSegments: ReadonlySet<string> = new Set([
     'batch_runs',
     'costs',
     'credits',
+    'errors',
     'export',
     'generation',
     'generations',
