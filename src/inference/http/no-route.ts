@@ -41,6 +41,7 @@ export const accountSegments: ReadonlySet<string> = new Set([
     'owner',
     'payments',
     'receipts',
+    'refusals',
     'roles',
     'spend_alerts',
     'spend_limit',
