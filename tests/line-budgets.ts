@@ -5,7 +5,7 @@
  */
 export const lineBudgets: Readonly<Record<string, number>> = {
   src: 5,
-  'src/account-api': 10830,
+  'src/account-api': 10828,
   'src/accounts': 4482,
   'src/app': 5185,
   'src/billing': 6868,
@@ -31,7 +31,7 @@ export const lineBudgets: Readonly<Record<string, number>> = {
   'src/notifications': 591,
   'src/platform': 7367,
   'src/prove': 1231,
-  'src/store': 19484,
+  'src/store': 19486,
   'src/tax': 150,
 };
 
@@ -40,7 +40,7 @@ export const fileLinesMax = 500;
 
 /** Files that have more, and how many they may have. The tables of the database are one description. */
 export const longFiles: Readonly<Record<string, number>> = {
-  'src/store/schema/tables.ts': 1362,
+  'src/store/schema/tables.ts': 1364,
 };
 
 /** `src/inference/engines/openai/x.ts` counts for `src/inference/engines`, `src/store/x.ts` for `src/store`. */

@@ -108,12 +108,10 @@ async function found(call: Pick<Call, 'account' | 'principal' | 'services'>, nam
 }
 
 async function shownOf({ account, services }: Pick<Call, 'account' | 'services'>, batch: BatchRow) {
-  const { repositories, now } = services.operations;
+  const { repositories } = services.operations;
   const { requests, completed, errored, cancelled, expired, endedAt, createdAt } = batch;
   const id = batchIdOf(batch);
-  const to = endedAt ?? now();
-  const cost =
-    requests === 0 ? 0n : await repositories.batchCost({ accountId: account.id, name: id, from: createdAt, to });
+  const cost = requests === 0 ? 0n : await repositories.batchCost({ accountId: account.id, name: id });
   const fileOf = (fileId: string | null): string | null =>
     fileId === null || endedAt === null ? null : `file-${fileId}`;
   return {

@@ -12,6 +12,7 @@ import { batches } from './102-batches.ts';
 import { completeHours } from './103-complete-hours.ts';
 import { refusals } from './104-refusals.ts';
 import { sessionKeys } from './105-session-keys.ts';
+import { batchCosts } from './106-batch-costs.ts';
 import type { Step } from './step.ts';
 
 /** The first schema that can be upgraded: a database without steps was created with everything up to here. */
@@ -24,6 +25,7 @@ export const steps: Record<string, Step> = {
   '103-complete-hours': completeHours,
   '104-refusals': refusals,
   '105-session-keys': sessionKeys,
+  '106-batch-costs': batchCosts,
 };
 
 export const migrationNames = (): readonly string[] => [baseline, ...Object.keys(steps)];

@@ -158,18 +158,16 @@ export async function listBatches(
   return { batches: isBackward ? page.reverse() : page, hasMore: rows.length > limit };
 }
 
-/** What the lines of a batch that ended in this time have cost. `name`: its id as its client knows it. */
+/** What the lines of a batch have cost so far. `name`: its id as its client knows it. */
 export async function batchCost(
   db: Db,
-  request: { readonly accountId: string; readonly name: string; readonly from: number; readonly to: number },
+  request: { readonly accountId: string; readonly name: string },
 ): Promise<bigint> {
   const { microcents } = await db
     .selectFrom('usage')
     .select(sql<bigint>`cast(coalesce(sum(cost), 0) as bigint)`.as('microcents'))
     .where('accountId', '=', request.accountId)
     .where('batchId', '=', request.name)
-    .where('endedAt', '>=', request.from)
-    .where('endedAt', '<=', request.to)
     .executeTakeFirstOrThrow();
   return microcents;
 }

@@ -294,6 +294,8 @@ const usage = table(
       account: ['account_id', 'ended_at'],
       // 48 bits are not unique: lookups by the public id are limited to one account.
       client_id: { on: ['account_id', 'client_id'], where: 'client_id is not null' },
+      // With the cost, so that the sum of a batch reads the index alone.
+      batch: { on: ['account_id', 'batch_id', 'cost'], where: 'batch_id is not null' },
     },
     isImmutable: true, // M7
     mayBeDeleted: 'old.ended_at < (select kept_since from usage_retention)',
