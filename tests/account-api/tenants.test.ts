@@ -81,6 +81,30 @@ async function scene(t: TestContext) {
       tags: `["${name}"]`,
     });
     await ledger.settle(row);
+    const sent = id.at(-1)!.repeat(32);
+    const file = { id: sent, accountId: id, bytes: 1, createdAt: clock.now, expiresAt: null };
+    await repositories.beginFile({ ...file, bytesMax: 1, at: clock.now, bounds: { filesMax: 9, bytesMax: 9 } });
+    await repositories.finishFile({ ...file, name: `${name}.jsonl`, mediaType: 'text/plain', purpose: 'batch' });
+    await repositories.createBatch({
+      batch: {
+        ...{
+          id: sent,
+          accountId: id,
+          keyId: made.data.id,
+          wire: 'openai',
+          endpoint: '/v1/embeddings',
+          inputFileId: sent,
+        },
+        ...{
+          createdAt: clock.now,
+          expiresAt: clock.now + dayMs,
+          requests: 1,
+          outputExpiresAfterMs: null,
+          metadata: null,
+        },
+      },
+      openMax: 1,
+    });
     const sessions = (await browser.ask('GET', '/v1/auth/sessions')).body['data'] as { id: string }[];
     return {
       id,
@@ -88,6 +112,7 @@ async function scene(t: TestContext) {
       browser,
       ids: {
         '/v1/keys/': made.data.id,
+        '/v1/batch_runs/': `batch_${sent}`,
         '/v1/members/': userId,
         '/v1/invites/': String(invite['id']),
         '/v1/spend_alerts/': String(alert['id']),
@@ -197,11 +222,15 @@ test('an id of another account is as one of nothing, on every route that takes o
   }
   // Nothing of it has changed the other account.
   for (const path of Object.keys(b.ids)) {
-    if (path.startsWith('/v1/webhook_deliveries') || path.startsWith('/v1/auth') || path.startsWith('/v1/invites'))
-      continue;
+    if (/^\/v1\/(webhook_deliveries|auth|invites|batch_runs)/.test(path)) continue;
     const answer = await host.ask('GET', path + b.ids[path]!, { key: b.key });
     assert.equal(answer.status, 200, `${path}: ${answer.body}`);
   }
+  const batches = (await host.ask('GET', '/v1/batch_runs', { key: b.key })).json() as { data: { status: string }[] };
+  assert.deepEqual(
+    batches.data.map(({ status }) => status),
+    ['validating'],
+  );
 });
 
 test('what is asked for by a parameter is not answered for another account either', async (t) => {

@@ -20,8 +20,9 @@ after(() => service.dispose());
 /** By whoever has run `npm run build console` or a browser's tests in this clone. */
 const isConsoleBuilt = existsSync(join(dirname(mainFile), 'console'));
 
+/** Without the log: JSON, or on a terminal text that begins with the time. */
 const talk = (text: string): readonly string[] =>
-  text.split('\n').filter((line) => line !== '' && !line.startsWith('{'));
+  text.split('\n').filter((line) => line !== '' && !/^(\{|\d\d:\d\d:\d\d )/.test(line));
 
 describe('the first start, without a terminal', () => {
   test('says where everything is, the mode, and the commands that come next', () => {

@@ -293,7 +293,10 @@ const rows: readonly (readonly [ErrorCode, string, Ask, Expectation?])[] = [
     'rate_limit_exceeded',
     'a general rate limit',
     untilRefused('--requests-per-minute', '1'),
-    { headers: { 'ratelimit-limit': '1', 'ratelimit-remaining': '0' } },
+    {
+      extra: ['limit_of', 'limit_unit', 'limit_window_seconds'],
+      headers: { 'ratelimit-limit': '1', 'ratelimit-remaining': '0' },
+    },
   ],
   ['backend_at_capacity', 'all places of the service are taken', beside(full), { headers: full1 }],
   [

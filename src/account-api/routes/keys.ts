@@ -439,7 +439,8 @@ function readSettings(
   if (expires !== undefined && expires !== null && expires * 1000 <= services.operations.now())
     throw new ApiError('unsupported_value', 'expires_at must be in the future.', { param: 'expires_at' });
   if (models !== undefined && models !== null) checkModels(models, account.id, services);
-  checkModels(body.limits_by_model?.map(({ model }) => model) ?? [], account.id, services, 'limits_by_model');
+  const limited = body.limits_by_model?.map(({ model }) => model) ?? [];
+  if (limited.length > 0) checkModels(limited, account.id, services, 'limits_by_model');
   if (tags !== undefined && !tags.every(isTag)) throw new ApiError('unsupported_value', tagRule, { param: 'tags' });
   const limits = {
     ...(body.allowed_endpoints === undefined ? {} : { endpoints: body.allowed_endpoints }),
