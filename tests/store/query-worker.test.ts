@@ -236,7 +236,7 @@ test('sums come out the same from hours and from rows, for any span and grouping
   });
   for (const runsAfter of [undefined, 0, 2]) {
     if (runsAfter !== undefined)
-      assert.ok((await store.repositories.recomputeUsageHours({ now: now + runsAfter * hourMs })) > 1);
+      assert.ok((await store.repositories.recomputeUsageHours({ now: now + runsAfter * hourMs })) > 0);
     await fc.assert(
       fc.asyncProperty(ask, async ({ from, span, by, accountId, modelId }) => {
         const to = from + span;
