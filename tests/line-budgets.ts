@@ -5,7 +5,7 @@
  */
 export const lineBudgets: Readonly<Record<string, number>> = {
   src: 5,
-  'src/account-api': 10828,
+  'src/account-api': 10829,
   'src/accounts': 4482,
   'src/app': 5185,
   'src/billing': 6868,
@@ -31,7 +31,7 @@ export const lineBudgets: Readonly<Record<string, number>> = {
   'src/notifications': 591,
   'src/platform': 7367,
   'src/prove': 1231,
-  'src/store': 19486,
+  'src/store': 19497,
   'src/tax': 150,
 };
 
