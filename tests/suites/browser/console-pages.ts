@@ -69,8 +69,8 @@ export const consolePages: readonly ConsolePage[] = [
   { path: '/operator/accounts/acct_nothing', signedIn: true },
   { path: '/operator/catalogue', signedIn: true },
   { path: '/operator/catalogue', signedIn: true, then: (person) => openDialog(person, 0) },
-  { path: '/operator/catalogue?model=demo', signedIn: true, then: (person) => openDialog(person, 1) },
   { path: '/operator/catalogue?model=demo', signedIn: true, then: (person) => openDialog(person, 2) },
+  { path: '/operator/catalogue?model=demo', signedIn: true, then: (person) => openDialog(person, 3) },
   { path: '/operator/catalogue?model=gone', signedIn: true },
   { path: '/operator/catalogue?account=ACCOUNT', signedIn: true },
   { path: '/operator/system', signedIn: true },
@@ -90,7 +90,7 @@ async function pressKey({ page }: Person, key: string): Promise<void> {
   await page.locator('dialog[open]').waitFor();
 }
 
-/** By one of the buttons beside the title; the first one copies the id. */
+/** By one of the buttons beside the title; of a model the first one copies the id, and the second one opens a menu. */
 async function openDialog({ page }: Person, button: number): Promise<void> {
   await page.locator('main h1').locator('xpath=../..').getByRole('button').nth(button).click();
   await page.locator('dialog[open]').waitFor();
