@@ -5,7 +5,7 @@
  */
 export const lineBudgets: Readonly<Record<string, number>> = {
   src: 5,
-  'src/account-api': 10829,
+  'src/account-api': 10846,
   'src/accounts': 4482,
   'src/app': 5185,
   'src/billing': 6868,

@@ -6,6 +6,7 @@ import type { Repositories } from '../store/repositories/repositories.ts';
 import type { Account, BillingDetails } from '../store/repositories/accounts.ts';
 import { taxStatuses } from '../tax/tax.ts';
 import { rateSchema, ratesShown } from './rate-fields.ts';
+import { tierSchema, tiersShown } from './tier-fields.ts';
 import { centsOf, nullable, secondsOf, secondsOrNull, wholeOf } from './wire.ts';
 
 const billingSchema = Type.Object({
@@ -55,6 +56,7 @@ export const accountSchema = Type.Object({
   credit_limit_cents: Type.Integer({ description: 'How far below zero the balance may go.' }),
   max_concurrency: nullable(Type.Integer({ description: 'null: the limit of its plan, or of the server.' })),
   ...rateSchema,
+  ...tierSchema,
   zdr_required: Type.Boolean({ description: zdrRequiredText }),
   allowed_models: nullable(Type.Array(Type.String(), { description: 'null: all.' })),
   spend_limit: nullable(spendLimitSchema),
@@ -135,6 +137,7 @@ export async function accountObjects(
       credit_limit_cents: centsOf(account.creditLimitMicrocents),
       max_concurrency: concurrencyMax,
       ...ratesShown(limits),
+      ...tiersShown(limits),
       zdr_required: zdrRequired,
       allowed_models: account.models === null ? null : [...account.models],
       spend_limit: spending.get(account.id) ?? null,

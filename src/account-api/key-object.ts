@@ -8,6 +8,7 @@ import type { Repositories } from '../store/repositories/repositories.ts';
 import type { ApiKey } from '../store/repositories/keys.ts';
 import { limitOf, limitSchema } from './limit-object.ts';
 import { rateSchema, ratesShown } from './rate-fields.ts';
+import { tierSchema, tiersShown } from './tier-fields.ts';
 import { nullable, secondsOf, secondsOrNull, wholeOf } from './wire.ts';
 
 const time = (description: string) => Type.Integer({ description: `${description}, in unix seconds.` });
@@ -40,6 +41,7 @@ export const keySchema = Type.Object({
   zdr_only: Type.Boolean(),
   max_concurrency: nullable(Type.Integer()),
   ...rateSchema,
+  ...tierSchema,
   session_budget_cents: nullable(Type.Integer({ description: 'What one conversation may cost.' })),
   tags: Type.Array(Type.String()),
   created_at: time('When it was created'),
@@ -97,6 +99,7 @@ export async function keyObjects(
       zdr_only: limits.zdrOnly ?? false,
       max_concurrency: limits.concurrencyMax ?? null,
       ...ratesShown(limits),
+      ...tiersShown(limits),
       session_budget_cents: limits.sessionCents ?? null,
       tags: [...key.tags],
       created_at: secondsOf(key.createdAt),

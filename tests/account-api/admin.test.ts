@@ -111,12 +111,16 @@ test('a customer is brought in at once: account, owner, credit and key', async (
 test('an account is made, changed and listed with what it has', async () => {
   const id = await newAccount('Robots Ltd');
   const rates = { requests_per_day: 9, cents_per_day: 12 };
-  const json = { plan_tier: 'pro', max_concurrency: 7, credit_limit_cents: 500, allowed_models: ['demo'], ...rates };
+  const tiers = { service_tier: 'flex', service_tiers: ['flex'] };
+  const json = {
+    ...{ plan_tier: 'pro', max_concurrency: 7, credit_limit_cents: 500, allowed_models: ['demo'] },
+    ...{ ...rates, ...tiers },
+  };
   const changed = await api('PATCH', `/v1/admin/accounts/${id}`, { json });
   assert.equal(changed.status, 200);
   assert.deepEqual(json, Object.fromEntries(Object.keys(json).map((field) => [field, changed.body[field]])));
   const cleared = await api('PATCH', `/v1/admin/accounts/${id}`, {
-    json: { plan_tier: null, max_concurrency: null, allowed_models: null },
+    json: { plan_tier: null, max_concurrency: null, allowed_models: null, service_tier: null },
   });
   assert.deepEqual(
     [
@@ -124,8 +128,10 @@ test('an account is made, changed and listed with what it has', async () => {
       cleared.body.max_concurrency,
       cleared.body.allowed_models,
       cleared.body.credit_limit_cents,
+      cleared.body.service_tier,
+      cleared.body.service_tiers,
     ],
-    [null, null, null, 500],
+    [null, null, null, 500, null, ['flex']],
   );
   for (const wrong of [{ plan_tier: 'gold' }, { allowed_models: ['nothing'] }]) {
     const answer = await api('PATCH', `/v1/admin/accounts/${id}`, { json: { name: 'changed', ...wrong } });

@@ -104,6 +104,18 @@ test('a key is what was asked for, says what it has spent, and shows its secret 
   assert.deepEqual(JSON.parse(row!.tags!), ['robot', 'team-a']);
 });
 
+test('service tiers: set, shown, kept when left out, and removed', async () => {
+  const { id } = await made({ service_tier: 'flex', service_tiers: ['flex'] });
+  const patch = async (change: object) => {
+    const { status, body } = await api('PATCH', `/v1/keys/${id}`, change);
+    return [status, body.service_tier, body.service_tiers];
+  };
+  assert.deepEqual(await patch({ name: 'x' }), [200, 'flex', ['flex']]);
+  assert.deepEqual(await patch({ service_tiers: [] }), [200, 'flex', []]);
+  assert.deepEqual(await patch({ service_tier: null, service_tiers: null }), [200, null, null]);
+  assert.equal((await patch({ service_tier: 'gold' }))[0], 422);
+});
+
 test('limits of single models: set as a list, shown, counted apart, named by the refusal, and removed', async () => {
   const { id, key } = await made({ limits_by_model: [{ model: 'DEMO', requests_per_day: 1 }] });
   const rates = { requests_per_minute: null, tokens_per_minute: null, requests_per_day: 1, tokens_per_day: null };

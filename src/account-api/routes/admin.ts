@@ -13,6 +13,7 @@ import { auditObject, auditQuery, auditRequest, auditSchema } from '../audit-obj
 import { billingChange, billingInput } from '../billing-input.ts';
 import { operationsOf } from '../operations-of.ts';
 import { ratesAskedFor, rateSettings } from '../rate-fields.ts';
+import { tierSettings, tiersAskedFor } from '../tier-fields.ts';
 import { releasedObject, releasedSchema } from '../released-object.ts';
 import { route } from '../route.ts';
 import { accountId, liveAccount, reason } from '../server-account.ts';
@@ -112,6 +113,7 @@ export const adminRoutes: readonly AccountRoute[] = [
         plan_tier: Type.Optional(nullable(Type.String({ minLength: 1, maxLength: 64 }))),
         max_concurrency: Type.Optional(nullable(Type.Integer({ minimum: 1, maximum: 1_000_000 }))),
         ...rateSettings,
+        ...tierSettings,
         credit_limit_cents: Type.Optional(Type.Integer({ minimum: 0, maximum: centsMax })),
         allowed_models: Type.Optional(
           nullable(Type.Array(Type.String({ minLength: 1, maxLength: 128 }), { maxItems: 1000 })),
@@ -158,9 +160,15 @@ export const adminRoutes: readonly AccountRoute[] = [
         inputs.push({ kind: 'edit_account', accountId: account, name: body.name, billing });
       }
       if (plan !== undefined) inputs.push({ kind: 'plan_account', accountId: account, plan: plan ?? undefined });
-      const rates = ratesAskedFor(body, await limitsOf(call, account));
+      const known = await limitsOf(call, account);
+      const rates = ratesAskedFor(body, known);
       const limits = { ...rates, ...(concurrency === undefined ? {} : { concurrencyMax: concurrency }) };
       if (Object.keys(limits).length > 0) inputs.push({ kind: 'limit_account', accountId: account, limits });
+      const tiers = tiersAskedFor(body);
+      if (Object.keys(tiers).length > 0) {
+        const { tier = null, tiers: several = null } = { tier: known.tier, tiers: known.tiers, ...tiers };
+        inputs.push({ kind: 'tier_account', accountId: account, tier: tier ?? undefined, tiers: several ?? undefined });
+      }
       if (allowed !== undefined)
         inputs.push({ kind: 'allow_account', accountId: account, models: allowed ?? undefined });
       for (const input of inputs) await operate(input, operationsOf(call));

@@ -18,6 +18,7 @@ import { operationsOf } from '../operations-of.ts';
 import { ratesAskedFor, rateSettings } from '../rate-fields.ts';
 import { everyRole, mayMakeKeys, roles, route } from '../route.ts';
 import type { AccountRoute, Call, Role } from '../route.ts';
+import { tierSettings, tiersAskedFor } from '../tier-fields.ts';
 import { listOf, listSchema, nullable, pageLimit, pageQuery, secondsOf } from '../wire.ts';
 
 const keyId = Type.String({ pattern: '^key_[0-9A-Za-z]{1,64}$' });
@@ -37,6 +38,7 @@ const settings = {
   zdr_only: Type.Optional(Type.Boolean()),
   max_concurrency: Type.Optional(nullable(rate)),
   ...rateSettings,
+  ...tierSettings,
   session_budget_cents: Type.Optional(
     nullable(
       Type.Integer({
@@ -449,6 +451,7 @@ function readSettings(
     ...(type === undefined ? {} : { planKey: type === 'plan' ? true : null }),
     ...(body.max_concurrency === undefined ? {} : { concurrencyMax: body.max_concurrency }),
     ...ratesAskedFor(body, known),
+    ...tiersAskedFor(body),
     ...(body.session_budget_cents === undefined ? {} : { sessionCents: body.session_budget_cents }),
   };
   for (const [field, each] of [

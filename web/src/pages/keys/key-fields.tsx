@@ -12,6 +12,7 @@ import styles from './keys.module.css';
 type Settings = Omit<NonNullable<SendInput<'patch', '/v1/keys/{id}'>['body']>, 'type' | 'disabled' | 'name'>;
 
 const daySeconds = 86_400;
+const tiers = ['priority', 'default', 'flex'] as const;
 const lifetimes = ['never', '1', '7', '30', '90', '365', 'date'] as const;
 
 /** The settings of a key, new or changed: those that most need, and the others behind a word. */
@@ -55,6 +56,16 @@ export function KeyFields({ of: key }: { readonly of?: Key }) {
           optional
           isMoney
           defaultValue={typeof key?.session_budget_cents === 'number' ? dollarsTyped(key.session_budget_cents) : ''}
+        />
+        <Select
+          name="service_tier"
+          label={t('serviceTier')}
+          hint={t('serviceTierHint')}
+          defaultValue={key?.service_tier ?? ''}
+          options={['', ...tiers].map((value) => ({
+            value,
+            text: value === '' ? t('asAccount') : value,
+          }))}
         />
         <TextField
           name="max_concurrency"
@@ -151,6 +162,7 @@ export function settingsIn(
     ip_ranges: ranges.length === 0 ? null : ranges,
     ...ratesIn(form),
     session_budget_cents: centsOf(text('session_budget_cents')) ?? null,
+    service_tier: tiers.find((tier) => tier === text('service_tier')) ?? null,
     max_concurrency: whole('max_concurrency'),
     tags: list('tags'),
     zdr_only: form.get('zdr_only') !== null,

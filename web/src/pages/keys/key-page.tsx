@@ -138,6 +138,7 @@ function ShownKey({ of: key, crumb }: { readonly of: Key; readonly crumb: ReactN
               t('sessionBudget'),
               key.session_budget_cents === null ? t('noBudget') : formatCents(key.session_budget_cents),
             ],
+            [t('serviceTier'), key.service_tier ?? t('asAccount')],
             [t('concurrency'), key.max_concurrency ?? t('unlimited')],
             [t('zdr'), key.zdr_only ? t('yes') : t('no')],
             [t('tags'), key.tags.length === 0 ? '–' : key.tags.join(', ')],
