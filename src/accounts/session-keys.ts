@@ -1,4 +1,5 @@
 /** Keys of the console itself: one for each session and account, which nobody has to make, and which ends with the session. */
+import type { ApiKey } from '../store/repositories/keys.ts';
 import type { OperationServices } from './operation.ts';
 import { operate } from './operations.ts';
 
@@ -21,23 +22,35 @@ export async function sessionKey(
   services: OperationServices,
 ): Promise<SessionKey> {
   const { repositories, now } = services;
-  const known = await repositories.findSessionKey({ accountId: of.accountId, sessionId: of.sessionId, at: now() });
-  if (known !== undefined) {
-    const { key } = await operate({ kind: 'rotate_key', keyId: known.id, overlapMs }, services);
-    return { keyId: known.id, key, expiresAt: known.expiresAt! };
-  }
+  const find = () => repositories.findSessionKey({ accountId: of.accountId, sessionId: of.sessionId, at: now() });
+  const renewed = async ({ id, expiresAt }: ApiKey): Promise<SessionKey> => {
+    const { key } = await operate({ kind: 'rotate_key', keyId: id, overlapMs }, services);
+    return { keyId: id, key, expiresAt: expiresAt! };
+  };
+  const known = await find();
+  if (known !== undefined) return await renewed(known);
   const expiresAt = now() + sessionKeyLimits.lifeMs;
   const budget = { microcents: String(sessionKeyLimits.microcents), per: 'total' } as const;
-  const { keyId, key } = await operate({ kind: 'create_key', name: 'Console', ...of, expiresAt, budget }, services);
-  return { keyId, key, expiresAt };
+  try {
+    const { keyId, key } = await operate({ kind: 'create_key', name: 'Console', ...of, expiresAt, budget }, services);
+    return { keyId, key, expiresAt };
+  } catch (error) {
+    // Another request of the session was first.
+    const made = await find();
+    if (made === undefined) throw error;
+    return await renewed(made);
+  }
 }
 
 const endedAtOnce = 100;
 
-/** Revokes the keys of sessions that are over. Returns true if there may be more. */
-export async function endSessionKeys(services: OperationServices): Promise<boolean> {
+/**
+ * Revokes the keys of sessions that are over. Returns true if there may be more. In the name of a person only those of this person: the
+ * audit log of another account says nothing of strangers.
+ */
+export async function endSessionKeys(services: OperationServices, userId?: string): Promise<boolean> {
   const { repositories, now } = services;
-  const ids = await repositories.keysOfEndedSessions({ at: now(), limit: endedAtOnce });
+  const ids = await repositories.keysOfEndedSessions({ at: now(), limit: endedAtOnce, userId });
   for (const keyId of ids) await operate({ kind: 'revoke_key', keyId }, services);
   return ids.length === endedAtOnce;
 }

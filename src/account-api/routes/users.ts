@@ -79,7 +79,7 @@ export const userRoutes: readonly AccountRoute[] = [
     handle: async (call) => {
       const { userId, sessionId } = personOf(call);
       await call.services.operations.repositories.endSessions({ userId, only: sessionId });
-      await endSessionKeys(operationsOf(call));
+      await endSessionKeys(operationsOf(call), userId);
       await call.audit({ action: 'session.delete', target: sessionId });
       return withCookies(200, { done: true }, [emptyCookie(call.services.accountUrl())]);
     },
@@ -136,7 +136,7 @@ export const userRoutes: readonly AccountRoute[] = [
     handle: async (call) => {
       const { userId, sessionId } = personOf(call);
       await call.services.operations.repositories.endSessions({ userId, except: sessionId });
-      await endSessionKeys(operationsOf(call));
+      await endSessionKeys(operationsOf(call), userId);
       await call.audit({ action: 'session.delete_others', target: userId });
       return { done: true };
     },
@@ -155,7 +155,7 @@ export const userRoutes: readonly AccountRoute[] = [
     handle: async (call) => {
       const { userId } = personOf(call);
       const ended = await call.services.operations.repositories.endSessions({ userId, only: call.params.id });
-      await endSessionKeys(operationsOf(call));
+      await endSessionKeys(operationsOf(call), userId);
       if (ended === 0) throw notThere();
       await call.audit({ action: 'session.delete', target: call.params.id });
       return { done: true };

@@ -43,7 +43,10 @@ export type NewKey = { readonly sessionId?: string | null } & Pick<
 /** Maximum live keys of one account, because an account is in memory as long as any of its keys is. */
 export const liveKeysMax = 1000;
 
-/** Rejects with `not_found` if there is no such account, and with `conflict` if it has the maximum of live keys. */
+/**
+ * Rejects with `not_found` if there is no such account, and with `conflict` if it has the maximum of live keys, or if the session has one
+ * already: each has a budget of its own.
+ */
 export async function createKey(
   db: Db,
   request: { readonly key: NewKey; readonly budget?: Budget | null; readonly changeId: Uint8Array },
@@ -60,6 +63,9 @@ export async function createKey(
       .returning('id')
       .executeTakeFirst();
     if (account === undefined) throw new StoreError('not_found', `there is no account ${key.accountId}`);
+    const { accountId, sessionId = null, createdAt: at } = key;
+    if (sessionId !== null && (await findSessionKey(transaction, { accountId, sessionId, at })) !== undefined)
+      throw new StoreError('conflict', 'The session has a key for this account.');
     const { live } = await transaction
       .selectFrom('api_key')
       .select((is) => is.fn.countAll<bigint>().as('live'))
@@ -149,21 +155,22 @@ export async function findSessionKey(
   return row === undefined ? undefined : toKey(row);
 }
 
-/** Unrevoked keys whose session is over, or whose own time is. */
+/** Unrevoked keys whose session is over, or whose own time is: of one person, or of all. */
 export async function keysOfEndedSessions(
   db: Db,
-  { at, limit }: { readonly at: number; readonly limit: number },
+  { at, limit, userId }: { readonly at: number; readonly limit: number; readonly userId?: string | undefined },
 ): Promise<readonly string[]> {
   const stored = storedOn(db);
   const living = stored.selectFrom('auth_session').select('id').where('expiresAt', '>', BigInt(at));
-  const rows = await stored
+  let query = stored
     .selectFrom('api_key')
     .select('id')
     .where('session_id', 'is not', null)
     .where('status', '=', 'active')
     .where((is) => is.or([is('expires_at', '<=', BigInt(at)), is('session_id', 'not in', living)]))
-    .limit(limit)
-    .execute();
+    .limit(limit);
+  if (userId !== undefined) query = query.where('user_id', '=', userId);
+  const rows = await query.execute();
   return rows.map(({ id }) => id);
 }
 
