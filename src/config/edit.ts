@@ -1,4 +1,4 @@
-import { isMap, isNode, isSeq, parseDocument, type Document, type YAMLMap, type YAMLSeq } from 'yaml';
+import { isMap, isNode, isSeq, parseDocument, visit, type Document, type YAMLMap, type YAMLSeq } from 'yaml';
 import { defaultModels } from './defaults.ts';
 
 /** A model as an entry of the file. */
@@ -24,7 +24,7 @@ export function withBackend(text: string, id: string, backend: object): string |
     ?.items.filter(isMap)
     .find((item) => isNamed(item, id))
     ?.get('backends');
-  if (!isSeq(backends)) return undefined;
+  if (!isSeq(backends) || backends.anchor !== undefined) return undefined;
   backends.add(document.createNode(backend));
   return printed(document);
 }
@@ -61,7 +61,10 @@ export function withCorrection(text: string, correction: Correction): string | u
   return printed(document);
 }
 
-/** The text with these settings of a model, in the file's own names; `null` removes one. Undefined if the file does not have the model. */
+/**
+ * The text with these settings of a model, in the file's own names; `null` removes one. Undefined if the file does not have the model, or
+ * if other entries may share what it has there.
+ */
 export function withSettings(
   text: string,
   id: string,
@@ -71,7 +74,7 @@ export function withSettings(
   const model = modelsOf(document)
     ?.items.filter(isMap)
     .find((item) => isNamed(item, id));
-  if (model === undefined) return undefined;
+  if (model === undefined || Object.keys(settings).some((name) => isShared(model.get(name, true)))) return undefined;
   for (const [name, value] of Object.entries(settings)) setIn(document, model, name, value);
   return printed(document);
 }
@@ -96,8 +99,8 @@ export function withBackendDisabled(text: string, id: string, place: number, dis
     ?.items.filter(isMap)
     .find((item) => isNamed(item, id))
     ?.get('backends');
-  const backend = isSeq(backends) ? backends.items[place] : undefined;
-  if (!isMap(backend)) return undefined;
+  const backend = isSeq(backends) && backends.anchor === undefined ? backends.items[place] : undefined;
+  if (!isMap(backend) || backend.anchor !== undefined) return undefined;
   if (disabled) backend.set('disabled', true);
   else backend.delete('disabled');
   return printed(document);
@@ -109,8 +112,19 @@ export function withoutModel(text: string, id: string): string | undefined {
   const models = modelsOf(document);
   const index = models?.items.findIndex((item) => isMap(item) && isNamed(item, id));
   if (models === undefined || index === undefined || index === -1) return undefined;
+  if (isShared(models.items[index])) return undefined;
   models.delete(index);
   return printed(document);
+}
+
+/** Whether there is an anchor in it: entries that refer to it would change with it, or have nothing to refer to. */
+function isShared(node: unknown): boolean {
+  let isFound = false;
+  if (isNode(node))
+    visit(node, (_key, part) => {
+      isFound ||= isNode(part) && 'anchor' in part && part.anchor !== undefined;
+    });
+  return isFound;
 }
 
 function modelsOf(document: Document): YAMLSeq | undefined {

@@ -16,8 +16,14 @@ export function masked(text: string, schema: SchemaNode): string {
     last = start;
     shown = `${shown.slice(0, start)}(secret)${shown.slice(end)}`;
   }
-  return shown;
+  return withoutCredentials(shown);
 }
+
+/** Names, passwords and signatures in addresses, as those of model files have them; in comments too. */
+const withoutCredentials = (text: string): string =>
+  text
+    .replaceAll(/\b([a-z][a-z0-9+.-]*:\/\/)[^\s/@'"]+@/gi, '$1(secret)@')
+    .replaceAll(/\b(https?:\/\/[^\s?#'"]+)\?[^\s#'",\]}]+/gi, '$1?(secret)');
 
 type Range = readonly [start: number, end: number];
 

@@ -4,8 +4,10 @@ import { chmodSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 
+import { withBackend, withBackendDisabled, withoutModel, withSettings } from '../../src/config/edit.ts';
 import { ConfigEditor } from '../../src/config/editor.ts';
 import { readEnvironment } from '../../src/config/environment.ts';
+import { masked } from '../../src/config/masked.ts';
 import { readConfig } from '../../src/config/read.ts';
 import { configSchema } from '../../src/config/schema.ts';
 import { TestService, until } from '../support/service.ts';
@@ -249,4 +251,65 @@ test('a file that cannot be written is refused with words, and what the service 
   const editor = new ConfigEditor({ ...options, file: path });
   await assert.rejects(editor.save(add, editor.digest), /no memory/);
   assert.equal(readFileSync(path, 'utf8'), written);
+});
+
+test('a change gives no server a secret of the service, and changes nothing that it does not show', async () => {
+  const server = { model: 'first', url: 'http://127.0.0.1:9/v1', flavor: 'vllm' };
+  const refusals: readonly (readonly [change: object, status: number, param: string | undefined])[] = [
+    [{ add_server: { ...server, api_key_env: 'TOKENHOUSE_SECRET' } }, 400, 'add_server.api_key_env'],
+    [{ add_server: { ...server, api_key_env: 'tokenhouse_storage' } }, 400, 'add_server.api_key_env'],
+    [{ add_server: { ...server, api_key_env: 'AWS_SECRET_ACCESS_KEY' } }, 400, 'add_server.api_key_env'],
+    [{ add_server: { ...server, draft: true } }, 400, 'add_server.model'],
+    [{ add_server: { ...server, dedicated_to: ['acct_1'] } }, 400, 'add_server.model'],
+  ];
+  for (const [change, status, param] of refusals) {
+    const { status: got, body } = await operator.ask('POST', '/v1/admin/configuration/preview', change);
+    assert.deepEqual([got, body.error?.param], [status, param], JSON.stringify([change, body]));
+  }
+  const at = { url: server.url, api_key_env: 'TOKENHOUSE_STRIPE_SECRET_KEY' };
+  const probed = await operator.ask('POST', '/v1/admin/servers/probe', at);
+  assert.deepEqual([probed.status, probed.body.error.param], [400, 'api_key_env'], JSON.stringify(probed.body));
+
+  const audited = async () =>
+    ((await operator.get('/v1/admin/audit')).data as { action: string }[]).filter(
+      ({ action }) => action === 'configuration.change',
+    ).length;
+  const before = await audited();
+  const set = { edit_model: { model: 'first', set: { description: 'B' } } };
+  assert.equal((await save(set, 'a'.repeat(64))).status, 409);
+  assert.equal(await audited(), before);
+});
+
+test('what entries share by an alias is changed by hand, and an address is shown without its password', () => {
+  const shared = `models:
+  - id: a
+    pricing: &p { input_cents_per_million: 5, output_cents_per_million: 20 }
+    backends: &b [ { engine: openai, flavor: vllm, url: http://x/v1 } ]
+  - id: b
+    pricing: *p
+    backends: *b
+  - id: c # https://u:hush@host/file?sig=hush
+    backends: [ { engine: llama, sources: [ "https://u:hush@host/file.gguf?sig=hush&x=hush", file.gguf ] } ]
+`;
+  const price = { pricing: { input_cents_per_million: 1, output_cents_per_million: 1 } };
+  for (const [what, text] of Object.entries({
+    price: withSettings(shared, 'a', price),
+    removal: withoutModel(shared, 'a'),
+    backend: withBackend(shared, 'a', { engine: 'openai' }),
+    disabled: withBackendDisabled(shared, 'a', 0, true),
+  }))
+    assert.equal(text, undefined, what);
+  assert.match(withSettings(shared, 'b', price) ?? '', /id: b\n {4}pricing:\n {6}input_cents_per_million: 1/);
+  assert.match(withSettings(shared, 'a', { description: 'x' }) ?? '', /description: x/);
+  const shown = masked(shared, configSchema());
+  assert.ok(!shown.includes('hush') && shown.includes('host/file.gguf') && shown.includes(', file.gguf'), shown);
+});
+
+test("a file that the service makes is the service's alone", async () => {
+  const path = join(service.folder, 'new.yaml');
+  const read = (text: string) => readConfig(text, { directory: service.folder, environment: readEnvironment({}) });
+  const reload = () => Promise.resolve({ kind: 'unchanged', version: 1 } as const);
+  const editor = new ConfigEditor({ schema: configSchema(), read, reload, file: path });
+  await editor.save(() => written, editor.digest);
+  assert.equal(statSync(path).mode & 0o777, 0o600, 'it may hold the key of a server');
 });
