@@ -5,6 +5,7 @@ import type { Static } from 'typebox';
 import type { Config, ModelConfig } from '../config/config.ts';
 import { decimalText } from '../config/decimal.ts';
 import { withBackend, withBackendDisabled, withModel, withoutModel, withSettings } from '../config/edit.ts';
+import { isOfService } from '../config/environment.ts';
 import { placeInFile } from '../config/sections/backends.ts';
 import { ApiError } from '../platform/errors.ts';
 import { notThere } from './input.ts';
@@ -178,6 +179,15 @@ export function shownChange({ add_server: added, ...others }: ConfigChange): obj
   return { add_server: { ...rest, ...(key === undefined ? {} : { api_key: '(secret)' }) } };
 }
 
+/**
+ * A server is sent the value of the variable, and whoever adds it says where it is: none of the service's own secrets goes there. The file
+ * may name them, because its author can read them. Throws `ApiError`.
+ */
+export function checkVariable(name: string | undefined, param = 'api_key_env'): void {
+  if (name !== undefined && isOfService(name))
+    throw new ApiError('unsupported_value', `${name} belongs to the service, and no server gets it.`, { param });
+}
+
 /** The id of the model that a change is about. */
 export const modelOfChange = ({
   add_server: a,
@@ -197,6 +207,7 @@ function modelOf(config: Config, id: string): ModelConfig {
 
 function withServer(text: string, config: Config, server: Static<typeof addServer>): string | undefined {
   const existing = config.file === undefined ? undefined : named(config, server.model);
+  checkVariable(server.api_key_env, 'add_server.api_key_env');
   const { model, url, flavor, model_there: there, name, api_key: key, api_key_env: variable } = server;
   const backend = {
     engine: 'openai',
@@ -206,7 +217,16 @@ function withServer(text: string, config: Config, server: Static<typeof addServe
     ...(key === undefined ? {} : { api_key: key }),
     ...(variable === undefined ? {} : { api_key_env: variable }),
   };
-  if (existing !== undefined) return withBackend(text, existing.id, backend);
+  if (existing !== undefined) {
+    // Its price and its buyers are those of the model: a free draft would be sold to everybody at once.
+    if (server.pricing !== undefined || server.dedicated_to !== undefined)
+      throw new ApiError(
+        'unsupported_value',
+        `${existing.id} exists, so pricing, dedicated_to and draft are left out: edit the model, or choose another id.`,
+        { param: 'add_server.model' },
+      );
+    return withBackend(text, existing.id, backend);
+  }
   const { context_length: window, pricing: prices, dedicated_to: accounts, capabilities = {} } = server;
   if (window === undefined || prices === undefined)
     throw new ApiError('unsupported_value', 'A new model needs context_length and pricing.', {

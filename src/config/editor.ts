@@ -25,6 +25,8 @@ export class EditRefused extends Error {
   override readonly name = 'EditRefused';
 }
 
+export const changedSince = 'The configuration file has changed since. Look at the difference again.';
+
 /** What a change makes of the file, or would make of it. */
 export interface Edited {
   /** Identifies the text that the change began with; from `save`, the text that was written. */
@@ -92,12 +94,12 @@ export class ConfigEditor {
 
   async #save(change: Change, digest: string): Promise<Edited> {
     const before = existsSync(this.file) ? textOf(this.file) : undefined;
-    if (digestOf(before ?? '') !== digest)
-      throw new EditRefused('The configuration file has changed since. Look at the difference again.');
+    if (digestOf(before ?? '') !== digest) throw new EditRefused(changedSince);
     const { text, difference } = this.#edited(before ?? '', change);
     if (difference.length === 0) return { digest, difference };
     try {
-      await takenOver(this.file, before, text, this.#options.reload);
+      // A new file is the service's alone: it may hold the key of a server.
+      await takenOver(this.file, before, text, this.#options.reload, 0o600);
     } catch (error) {
       if (error instanceof ConfigError) throw error;
       throw new EditRefused(unwritable(this.file, error), { cause: error });
@@ -122,25 +124,26 @@ export async function takenOver<Outcome extends ReloadOutcome | undefined>(
   before: string | undefined,
   text: string,
   reload: () => Promise<Outcome>,
+  newMode = 0o666,
 ): Promise<Outcome> {
-  replaceFile(file, text);
+  replaceFile(file, text, newMode);
   const outcome = await reload();
   if (outcome?.kind !== 'refused') return outcome;
   if (textOf(file) === text) {
     if (before === undefined) rmSync(file);
-    else replaceFile(file, before);
+    else replaceFile(file, before, newMode);
   }
   throw new ConfigError(outcome.problems);
 }
 
 /** Replaces atomically: a service reads the old file or the new one. Keeps its mode, as it may hold secrets, and a link to it. */
-function replaceFile(file: string, text: string): void {
+function replaceFile(file: string, text: string, newMode: number): void {
   mkdirSync(path.dirname(file), { recursive: true });
   const target = targetOf(file);
   const mode = existsSync(target) ? statSync(target).mode & 0o777 : undefined;
   const draft = `${target}.new`;
   rmSync(draft, { force: true });
-  writeFileSync(draft, text, { mode: mode ?? 0o666, flag: 'wx' });
+  writeFileSync(draft, text, { mode: mode ?? newMode, flag: 'wx' });
   renameSync(draft, target);
 }
 

@@ -174,6 +174,10 @@ export const secretVariables: readonly string[] = [
   'OTEL_EXPORTER_OTLP_HEADERS',
 ] satisfies (keyof typeof environmentVariables)[];
 
+/** Whether a variable is the service's own: a key for something else, or a setting, which may be the address of its database. */
+export const isOfService = (name: string): boolean =>
+  /^TOKENHOUSE_/i.test(name) || secretVariables.includes(name.toUpperCase());
+
 /** Adapts commands to how this program was installed and started: printed commands can then be run as printed. */
 export function runnable(
   text: string,

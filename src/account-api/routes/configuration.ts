@@ -1,10 +1,10 @@
 import Type from 'typebox';
 
-import { EditRefused } from '../../config/editor.ts';
+import { changedSince, EditRefused } from '../../config/editor.ts';
 import type { Change, ConfigEditor, Edited } from '../../config/editor.ts';
 import { ConfigError } from '../../config/problem.ts';
 import { ApiError } from '../../platform/errors.ts';
-import { changeFields, editOf, modelOfChange, shownChange, withOperators } from '../config-change.ts';
+import { changeFields, checkVariable, editOf, modelOfChange, shownChange, withOperators } from '../config-change.ts';
 import type { ConfigChange } from '../config-change.ts';
 import { notThere } from '../input.ts';
 import { route } from '../route.ts';
@@ -110,14 +110,15 @@ export const configurationRoutes: readonly AccountRoute[] = [
       const { problem } = editor;
       if (problem !== undefined) throw new ApiError('http_409', problem);
       const shown = await reported(() => editor.preview(edit));
-      if (shown.digest === seen)
-        // Known to the audit log before it is made, as every operation.
-        await call.audit({
-          action: 'configuration.change',
-          target: modelOfChange(change),
-          before: { digest: seen },
-          after: { ...shownChange(change), difference: shown.difference.slice(0, auditLinesMax) },
-        });
+      // Not left to the write: another change may put the file back to that text meanwhile.
+      if (shown.digest !== seen) throw new ApiError('http_409', changedSince);
+      // Known to the audit log before it is made, as every operation.
+      await call.audit({
+        action: 'configuration.change',
+        target: modelOfChange(change),
+        before: { digest: seen },
+        after: { ...shownChange(change), difference: shown.difference.slice(0, auditLinesMax) },
+      });
       const edited = await reported(() => editor.save(edit, seen));
       return { object: 'configuration.change', file: editor.file, ...edited };
     },
@@ -167,6 +168,7 @@ export const configurationRoutes: readonly AccountRoute[] = [
     handle: async ({ body, services, signal }) => {
       const { api_key: key, api_key_env: variable, ...asked } = body;
       if (services.probeServer === undefined) throw notThere();
+      checkVariable(variable);
       const found = await services.probeServer({ ...asked, apiKey: key, apiKeyEnv: variable }, signal);
       return {
         object: 'server_probe',
