@@ -5,13 +5,13 @@
  */
 export const lineBudgets: Readonly<Record<string, number>> = {
   src: 5,
-  'src/account-api': 10846,
-  'src/accounts': 4482,
+  'src/account-api': 10910,
+  'src/accounts': 4495,
   'src/app': 5185,
   'src/billing': 6868,
   'src/catalog': 701,
   'src/cli': 10464,
-  'src/config': 5388,
+  'src/config': 5415,
   'src/generation': 653,
   'src/inference/batches': 1442,
   'src/inference/claims': 329,
@@ -31,7 +31,7 @@ export const lineBudgets: Readonly<Record<string, number>> = {
   'src/notifications': 591,
   'src/platform': 7367,
   'src/prove': 1231,
-  'src/store': 19497,
+  'src/store': 19504,
   'src/tax': 150,
 };
 

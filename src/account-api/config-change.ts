@@ -180,8 +180,8 @@ export function shownChange({ add_server: added, ...others }: ConfigChange): obj
 }
 
 /**
- * A server is sent the value of the variable, and whoever adds it says where it is: none of the service's own secrets goes there. The file
- * may name them, because its author can read them. Throws `ApiError`.
+ * A server is sent the value of the variable, and its address is in the request too, so no secret of the service may be named here. The file
+ * may name one: its author can read them all. Throws `ApiError`.
  */
 export function checkVariable(name: string | undefined, param = 'api_key_env'): void {
   if (name !== undefined && isOfService(name))
