@@ -8,7 +8,7 @@ export const lineBudgets: Readonly<Record<string, number>> = {
   'src/account-api': 10910,
   'src/accounts': 4495,
   'src/app': 5185,
-  'src/billing': 6868,
+  'src/billing': 6870,
   'src/catalog': 701,
   'src/cli': 10464,
   'src/config': 5415,

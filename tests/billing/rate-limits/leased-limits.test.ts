@@ -248,6 +248,27 @@ describe('a share', () => {
   });
 });
 
+test('a burst while another process has the rest of a limit of spending passes it by one request', async (t) => {
+  const { shares } = new Cluster(t, 2);
+  const [here, other] = shares.map((counts) => new Limits({ counts, concurrencyPerAccountMax: 1_000, plans: [] })) as [
+    Limits,
+    Limits,
+  ];
+  const cent = 1_000_000;
+  const rule = { subject: 'key_a', kind: 'cost', lengthMs: 24 * hourMs, limit: 100 * cent } as const;
+  const caller = { account: { id: 'acct_a' }, key: { id: 'key_a', rates: { centsPerDay: 100 } } };
+  const spending = { microcentsLikely: () => cent, turns: () => [] };
+  const admit = async (limits: Limits) => await limits.admit(caller, 'generate', 1, spending);
+  const spend = async (limits: Limits): Promise<void> =>
+    (await admit(limits)).end({ tokens: 1, costMicrocents: BigInt(cent), isCounted: true });
+  await spend(other);
+  let spent = 1;
+  for (; shares[0]!.used(rule) < rule.limit; spent++) await spend(here);
+  const burst = await Promise.allSettled(Array.from({ length: 40 }, () => admit(here)));
+  spent += burst.filter(({ status }) => status === 'fulfilled').length;
+  assert.ok(spent <= 101, `${spent} requests of a cent each`);
+});
+
 const isError = (code: string, retryAfterSeconds: number) => (error: unknown) =>
   error instanceof ApiError && error.code === code && error.retryAfterSeconds === retryAfterSeconds;
 
