@@ -5,8 +5,7 @@
  */
 export const lineBudgets: Readonly<Record<string, number>> = {
   src: 5,
-  'src/account-api': 10910,
-  'src/accounts': 4495,
+  'src/account-api': 10914,
   'src/app': 5185,
   'src/billing': 6870,
   'src/catalog': 701,

@@ -133,7 +133,8 @@ test('an account is made, changed and listed with what it has', async () => {
     ],
     [null, null, null, 500, null, ['flex']],
   );
-  for (const wrong of [{ plan_tier: 'gold' }, { allowed_models: ['nothing'] }]) {
+  const limits = [{ model: 'nothing', cents_per_day: 1 }];
+  for (const wrong of [{ plan_tier: 'gold' }, { allowed_models: ['nothing'] }, { limits_by_model: limits }]) {
     const answer = await api('PATCH', `/v1/admin/accounts/${id}`, { json: { name: 'changed', ...wrong } });
     assert.equal(answer.status, 400);
   }

@@ -136,11 +136,15 @@ export const adminRoutes: readonly AccountRoute[] = [
       } = body;
       if (plan !== undefined && plan !== null && !plans.some((known) => known.name === plan))
         throw new ApiError('unsupported_value', 'The configuration has no plan of this name.', { param: 'plan_tier' });
-      const unknown = allowed?.findIndex((id) => !models.some((model) => model.id.toLowerCase() === id.toLowerCase()));
-      if (unknown !== undefined && unknown >= 0)
-        throw new ApiError('unsupported_value', 'The configuration has no model of this id.', {
-          param: `allowed_models[${unknown}]`,
-        });
+      const ids = new Set(models.map(({ id }) => id.toLowerCase()));
+      const limited = body.limits_by_model?.map(({ model }) => model);
+      for (const [field, named] of Object.entries({ allowed_models: allowed, limits_by_model: limited })) {
+        const unknown = named?.findIndex((id) => !ids.has(id.toLowerCase())) ?? -1;
+        if (unknown >= 0)
+          throw new ApiError('unsupported_value', 'The configuration has no model of this id.', {
+            param: `${field}[${unknown}]`,
+          });
+      }
       const inputs: Operation[] = [];
       // First the part that may be refused: a limit whose credit is in use.
       if (credit !== undefined)
