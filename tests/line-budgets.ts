@@ -6,7 +6,8 @@
 export const lineBudgets: Readonly<Record<string, number>> = {
   src: 5,
   'src/account-api': 10914,
-  'src/app': 5185,
+  'src/accounts': 4495,
+  'src/app': 5187,
   'src/billing': 6870,
   'src/catalog': 701,
   'src/cli': 10464,
@@ -18,7 +19,7 @@ export const lineBudgets: Readonly<Record<string, number>> = {
   'src/inference/dialects': 5861,
   'src/inference/discovery': 656,
   'src/inference/engine-builds': 414,
-  'src/inference/engines': 18685,
+  'src/inference/engines': 18722,
   'src/inference/files': 1015,
   'src/inference/http': 3035,
   'src/inference/images': 485,

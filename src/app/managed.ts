@@ -9,7 +9,7 @@ import { gpuVariablesIn } from '../inference/engines/llama/gpu-variables.ts';
 import { GpuRooms } from '../inference/engines/managed/gpu-rooms.ts';
 import { ManagedEngine } from '../inference/engines/managed/managed-engine.ts';
 import type { ServerEvent } from '../inference/engines/managed/managed-server.ts';
-import { ownedProcess } from '../inference/engines/managed/owned-processes.ts';
+import { ownedProcess, type Running } from '../inference/engines/managed/owned-processes.ts';
 import type { Log } from '../platform/log.ts';
 import { lookAtBackend, reportLook } from './look.ts';
 
@@ -18,11 +18,13 @@ export interface ManagedServices {
   readonly rooms: GpuRooms;
   /** Has a file for each server that runs. */
   readonly folder: string;
+  readonly running: Running;
 }
 
 export const managedServices = (dataFolder: string): ManagedServices => ({
   rooms: new GpuRooms(),
   folder: path.join(dataFolder, 'servers'),
+  running: new Map(),
 });
 
 /** The engine of a backend whose server the service starts. `open`: that of a server at a URL. */
@@ -51,7 +53,7 @@ export function managedEngineOf(
     open: (port) => open(urlAt(port)),
     rooms: servers.rooms,
     needs: managed,
-    owned: ownedProcess(path.join(servers.folder, own)),
+    owned: ownedProcess(path.join(servers.folder, own), servers.running),
     startsAtOnce: managed.start === 'at_start',
     startTimeoutMs: managed.startTimeoutMs,
     idleMs: managed.idleMs,

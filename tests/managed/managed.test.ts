@@ -29,21 +29,23 @@ const modelOf = ({ id, loadMs = 300, how = 'right', managed = '', flavor = 'llam
           command: ["${process.execPath}", "${program}", "{port}", "${id}.log", "${loadMs}", "${how}"]
           ${managed}`;
 
+const options = (one = '1') => ({
+  limits: '  prime_timeout_seconds: 0.2',
+  environment: { TOKENHOUSE_TEST_NOTHING: 'x', AWS_SECRET_ACCESS_KEY: 'secret', OPENAI_API_KEY: 'sk-other' },
+  config: `models:${[
+    { id: 'demand', managed: 'idle_stop_minutes: 0.02' },
+    { id: 'first', managed: `start: at_start\n          env: ["ONE=${one} {port}"]` },
+    { id: 'a', managed: 'group: gpu' },
+    { id: 'b', managed: 'group: gpu' },
+    { id: 'sleeper', flavor: 'vllm', managed: 'idle_stop_minutes: 0.02\n          sleep: true' },
+    { id: 'wrong', how: 'wrong' },
+  ]
+    .map(modelOf)
+    .join('')}`,
+});
+
 before(async () => {
-  service = new TestService({
-    limits: '  prime_timeout_seconds: 0.2',
-    environment: { TOKENHOUSE_TEST_NOTHING: 'x', AWS_SECRET_ACCESS_KEY: 'secret', OPENAI_API_KEY: 'sk-other' },
-    config: `models:${[
-      { id: 'demand', managed: 'idle_stop_minutes: 0.02' },
-      { id: 'first', managed: 'start: at_start\n          env: ["ONE=1 {port}"]' },
-      { id: 'a', managed: 'group: gpu' },
-      { id: 'b', managed: 'group: gpu' },
-      { id: 'sleeper', flavor: 'vllm', managed: 'idle_stop_minutes: 0.02\n          sleep: true' },
-      { id: 'wrong', how: 'wrong' },
-    ]
-      .map(modelOf)
-      .join('')}`,
-  });
+  service = new TestService(options());
   await service.start();
 });
 after(async () => {
@@ -170,6 +172,21 @@ test('frozen: stopped by force, and started again', async () => {
   process.kill(pidOf('first'), 'SIGSTOP');
   await until(() => starts('first') === before + 1, 40_000);
   assert.equal((await ask('first')).status, 200);
+});
+
+test('a changed server takes the place of the one before, which finishes what it answers', async () => {
+  assert.equal((await ask('first')).status, 200);
+  const [before, earlier] = [starts('first'), pidOf('first')];
+  const running = ask('first', 'slow', { stream: true });
+  await until(() => events('first').includes('slow'));
+  service.configure(options('2'));
+  assert.equal((await service.command('reload')).code, 0);
+  const { text } = await running;
+  assert.doesNotMatch(text, /"error"/);
+  assert.match(text, /\[DONE\]/);
+  assert.match((await ask('first', 'variables')).text, /2 \d+/);
+  assert.equal(starts('first'), before + 1);
+  assert.ok(!isAlive(earlier));
 });
 
 test('killed: no server is left, nor what it has started; one whose guard was killed too is found at the next start', async () => {

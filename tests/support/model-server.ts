@@ -1,6 +1,6 @@
 /**
  * A server of a model, as a process: `model-server.js PORT LOG MILLISECONDS [asleep|wrong]`. It is ready after that time, answers each request
- * with its own name, and writes a line into LOG for each start. What it is asked for may be a crash, an endless answer, or its variables.
+ * with its own name, and writes a line into LOG for each start. What it is asked for may be a crash, an endless or a slow answer, or its variables.
  */
 import { spawn } from 'node:child_process';
 import { appendFileSync } from 'node:fs';
@@ -29,9 +29,10 @@ function answer(asked: string, response: ServerResponse): void {
   response.write(chunk({ role: 'assistant', content: said }));
   if (asked === 'crash later') return void setTimeout(() => process.exit(3), 100);
   if (asked === 'endless') return;
+  if (asked === 'slow') note('slow');
   const usage = { prompt_tokens: 10, completion_tokens: 2, total_tokens: 12 };
   const end = `data: ${JSON.stringify({ id: 'c', object: 'chat.completion.chunk', created: 1, model: 'm', choices: [], usage })}\n\n`;
-  setTimeout(() => response.end(`${chunk({}, 'stop')}${end}data: [DONE]\n\n`), 20);
+  setTimeout(() => response.end(`${chunk({}, 'stop')}${end}data: [DONE]\n\n`), asked === 'slow' ? 3_000 : 20);
 }
 
 const server = createServer((request, response) => {

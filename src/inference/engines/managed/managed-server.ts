@@ -50,7 +50,7 @@ export type ServerEvent =
 type State =
   /** It is started when it is asked for. `problem`: how its last process has failed. */
   | { readonly kind: 'stopped'; readonly problem?: string | undefined }
-  | { readonly kind: 'starting'; readonly process: ServerProcess | undefined; readonly sinceMs: number }
+  | { readonly kind: 'starting'; readonly process: ServerProcess | undefined }
   | ({ readonly kind: 'ready'; readonly sinceMs: number } & Running)
   | ({ readonly kind: 'sleeping' } & Running)
   | { readonly kind: 'stopping'; readonly process: ServerProcess | undefined }
@@ -168,7 +168,7 @@ export class ManagedServer implements Occupant {
 
   enter(): void {
     this.#admits = true;
-    if (this.#state.kind === 'stopped') void this.#start();
+    if (this.#state.kind === 'stopped') void this.#begin();
     else if (this.#state.kind === 'sleeping') void this.#wake(this.#state);
     else if (this.#state.kind === 'ready') this.#offer();
   }
@@ -201,20 +201,32 @@ export class ManagedServer implements Occupant {
     return this.#state.kind === kind;
   }
 
+  /** Without a port, a file or a process it fails like a server that ends. */
+  async #begin(): Promise<void> {
+    try {
+      await this.#start();
+    } catch (error) {
+      const { process } = { process: undefined, ...this.#state };
+      if (!this.#is('starting')) return;
+      this.#fail(process, `it cannot be started (${(error as NodeJS.ErrnoException).code ?? (error as Error).name})`);
+      process?.kill();
+    }
+  }
+
   async #start(): Promise<void> {
     const { command, healthPath, open, owned, startTimeoutMs, onEvent, keepsOutput } = this.#options;
-    const sinceMs = performance.now();
-    let state: State = { kind: 'starting', process: undefined, sinceMs };
+    let state: State = { kind: 'starting', process: undefined };
     this.#state = state;
-    // One that an earlier service has left behind has the memory that this one needs.
-    await owned.stopOrphan();
+    // One that an earlier service or configuration has left behind has the memory that this one needs.
+    await owned.gone(startTimeoutMs);
     const port = await freePort();
     if (this.#state !== state) return;
+    const sinceMs = performance.now();
     const process = new ServerProcess(command(port));
-    this.#state = state = { kind: 'starting', process, sinceMs };
+    this.#state = state = { kind: 'starting', process };
     this.counts.starts++;
     onEvent({ event: 'starting', pid: process.pid, port });
-    owned.started(process.pid);
+    owned.started(process.pid, process.ended);
     void process.ended.then((how) => {
       owned.ended(process.pid);
       this.#ended(process, how);
@@ -226,6 +238,7 @@ export class ManagedServer implements Occupant {
     }
     if (this.#state !== state || process.hasEnded) return;
     this.counts.loadMs = Math.round(performance.now() - sinceMs);
+    process.wasReady = true;
     if (!keepsOutput) process.keepNoOutput();
     onEvent({ event: 'ready', pid: process.pid, port, loadMs: this.counts.loadMs });
     this.#isReady({ process, port, engine: open(port) });
@@ -248,7 +261,7 @@ export class ManagedServer implements Occupant {
 
   async #wake(state: Extract<State, { readonly kind: 'sleeping' }>): Promise<void> {
     const sinceMs = performance.now();
-    this.#state = { kind: 'starting', process: state.process, sinceMs };
+    this.#state = { kind: 'starting', process: state.process };
     const wakes = this.#state;
     const isAwake = await this.#posts(state.port, '/wake_up');
     if (this.#state !== wakes) return;
@@ -290,17 +303,18 @@ export class ManagedServer implements Occupant {
     this.#fail(process, how);
   }
 
-  #fail(process: ServerProcess, how: string): void {
+  #fail(process: ServerProcess | undefined, how: string): void {
     const state = this.#state;
     const wasReady = state.kind === 'ready';
     const pauseMs = this.#backoff.died(wasReady ? performance.now() - state.sinceMs : 0);
-    const lines = process.lastLines;
+    const lines = process?.lastLines ?? [];
     const problem = [how, ...lines].join('\n');
     this.counts.failures++;
     const isHopeless = !wasReady && this.#backoff.deathsInRow >= hopelessAfter;
     this.#state = { kind: 'failed', problem, untilMs: performance.now() + pauseMs, isHopeless };
-    const output = wasReady || state.kind === 'sleeping' ? '' : lines.join('\n');
-    this.#options.onEvent({ event: 'failed', pid: process.pid, reason: how, output, pauseMs: Math.round(pauseMs) });
+    // One that has had requests, also before it slept, may have written of them.
+    const output = process?.wasReady === true ? '' : lines.join('\n');
+    this.#options.onEvent({ event: 'failed', pid: process?.pid, reason: how, output, pauseMs: Math.round(pauseMs) });
     // Its requests end by themselves, by what they read of a server that is gone.
     if ('engine' in state) setTimeout(() => void state.engine.close(), closeMs).unref();
     clearTimeout(this.#timer);

@@ -1,28 +1,39 @@
 import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
+import { withDeadline } from '../../../platform/deadline.ts';
 
 /** What is remembered of one server's process, so that it is found again when the service and its guard were killed. */
 export interface Owned {
-  started(pid: number | undefined): void;
+  /** `ended` resolves when it has ended. */
+  started(pid: number | undefined, ended: Promise<unknown>): void;
   ended(pid: number | undefined): void;
-  /** Ends the process that an earlier service has left behind, and resolves when it is gone. */
-  stopOrphan(): Promise<void>;
+  /**
+   * Resolves when the server has no process: waits that long for one of this service, which may still answer requests of an earlier
+   * configuration, and ends one that an earlier service has left behind.
+   */
+  gone(waitMs: number): Promise<void>;
 }
 
-/** `file` belongs to this server alone. */
-export function ownedProcess(file: string): Owned {
+/** Processes of this service by their files, until they have ended. */
+export type Running = Map<string, Promise<unknown>>;
+
+/** `file` belongs to this server alone, in all configurations that `running` is shared by. */
+export function ownedProcess(file: string, running: Running): Owned {
   return {
-    started: (pid) => {
+    started: (pid, ended) => {
+      running.set(file, ended);
       const begun = begunOf(pid);
       if (pid === undefined || begun === undefined) return;
       mkdirSync(path.dirname(file), { recursive: true });
       writeFileSync(file, `${pid} ${begun}\n`, { mode: 0o600 });
     },
     ended: (pid) => {
-      if (readOwned(file)?.pid === pid) rmSync(file, { force: true });
+      running.delete(file);
+      if (readOwned(file)?.pid === pid) forget(file);
     },
-    stopOrphan: async () => {
+    gone: async (waitMs) => {
+      await withDeadline(running.get(file) ?? Promise.resolve(), waitMs, () => {});
       const owned = readOwned(file);
       if (owned === undefined) return;
       const isThere = (): boolean => begunOf(owned.pid) === owned.begun;
@@ -30,12 +41,21 @@ export function ownedProcess(file: string): Owned {
         killGroup(owned.pid);
         await delay(50);
       }
-      rmSync(file, { force: true });
+      forget(file);
     },
   };
 }
 
 const turnsMax = 200;
+
+/** A file that stays names a process that is gone. */
+function forget(file: string): void {
+  try {
+    rmSync(file, { force: true });
+  } catch {
+    // The folder cannot be written.
+  }
+}
 
 function readOwned(file: string): { readonly pid: number; readonly begun: string } | undefined {
   try {

@@ -1,5 +1,5 @@
 import { spawn, type ChildProcess } from 'node:child_process';
-import type { Readable, Writable } from 'node:stream';
+import { Readable, type Writable } from 'node:stream';
 
 export interface ServerCommand {
   /** The program and its arguments. */
@@ -23,6 +23,8 @@ export class ServerProcess {
   readonly #child: ChildProcess;
   readonly #tail = new Tail();
   #keepsOutput = true;
+  /** Set when it has been ready: from then on it may have requests. */
+  wasReady = false;
   /** Resolves when it has ended, with the reason in words. */
   readonly ended: Promise<string>;
   #hasEnded = false;
@@ -35,18 +37,19 @@ export class ServerProcess {
       stdio: ['ignore', 'pipe', 'pipe', 'pipe'],
     });
     this.#child = child;
-    for (const output of [child.stdout, child.stderr] as Readable[]) {
+    // Without file descriptors there are no pipes, and `error` follows.
+    for (const output of [child.stdout, child.stderr].filter((each) => each instanceof Readable)) {
       output.setEncoding('utf8').on('error', () => {});
       output.on('data', (text: string) => {
         if (this.#keepsOutput) this.#tail.add(text);
       });
     }
-    const guard = child.stdio[3] as Writable;
-    guard.on('error', () => {});
+    const guard = (child.stdio as ChildProcess['stdio'] | undefined)?.[3] as Writable | undefined;
+    guard?.on('error', () => {});
     this.ended = new Promise((resolve) => {
       const end = (how: string): void => {
         this.#hasEnded = true;
-        guard.destroy();
+        guard?.destroy();
         // What it has written may still be on its way.
         setImmediate(() => resolve(how));
       };
