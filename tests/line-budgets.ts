@@ -5,12 +5,12 @@
  */
 export const lineBudgets: Readonly<Record<string, number>> = {
   src: 5,
-  'src/account-api': 10914,
+  'src/account-api': 10920,
   'src/accounts': 4495,
   'src/app': 5187,
   'src/billing': 6870,
   'src/catalog': 701,
-  'src/cli': 10464,
+  'src/cli': 10465,
   'src/config': 5415,
   'src/generation': 653,
   'src/inference/batches': 1442,
@@ -21,17 +21,17 @@ export const lineBudgets: Readonly<Record<string, number>> = {
   'src/inference/engine-builds': 414,
   'src/inference/engines': 18722,
   'src/inference/files': 1015,
-  'src/inference/http': 3035,
+  'src/inference/http': 3041,
   'src/inference/images': 485,
   'src/inference/model-files': 2416,
-  'src/inference/openapi': 1362,
+  'src/inference/openapi': 1376,
   'src/inference/output-parsers': 1885,
-  'src/inference/pipeline': 6161,
+  'src/inference/pipeline': 6223,
   'src/inference/routing': 1972,
   'src/notifications': 591,
-  'src/platform': 7367,
+  'src/platform': 7385,
   'src/prove': 1231,
-  'src/store': 19504,
+  'src/store': 19523,
   'src/tax': 150,
 };
 
@@ -40,7 +40,7 @@ export const fileLinesMax = 500;
 
 /** Files that have more, and how many they may have. The tables of the database are one description. */
 export const longFiles: Readonly<Record<string, number>> = {
-  'src/store/schema/tables.ts': 1364,
+  'src/store/schema/tables.ts': 1367,
 };
 
 /** `src/inference/engines/openai/x.ts` counts for `src/inference/engines`, `src/store/x.ts` for `src/store`. */

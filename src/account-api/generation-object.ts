@@ -4,6 +4,7 @@ import type { Static } from 'typebox';
 import { errorTable } from '../platform/errors.ts';
 import type { ErrorCode } from '../platform/errors.ts';
 import { uuidText } from '../platform/ids/uuid.ts';
+import { warningTable } from '../platform/warnings.ts';
 import type { Ending, UsageRow } from '../store/ledger.ts';
 import type { UsageAttempt } from '../store/schema/tables.ts';
 import type { ApiKey } from '../store/repositories/keys.ts';
@@ -148,6 +149,10 @@ export const receiptSchema = Type.Object({
     }),
   ),
   batch_id: nullable(Type.String({ description: 'The batch that it was a line of; null: none.' })),
+  warnings: Type.Array(Type.Object({ code: Type.String(), meaning: Type.String() }), {
+    description:
+      'What it asked for and did not get, as the header `x-tokenhouse-warning` said: images, for a model without vision.',
+  }),
   tokens_counted: Type.Boolean({ description: 'Counted by the service, because the backend reported no usage.' }),
   lines: Type.Array(lineSchema, { description: 'Tokens times prices, at the rates in force when it started.' }),
   sum_microcents: Type.String({ description: 'Sum of the lines, before it is rounded up once.' }),
@@ -247,6 +252,7 @@ function generationReceipt(
     attempts: row.attempts?.map(attemptObject) ?? null,
     fallbacks: row.fallbacks?.map(({ model, reason, isSkipped }) => ({ model, reason, skipped: isSkipped })) ?? null,
     batch_id: row.batchId ?? null,
+    warnings: (row.warnings ?? []).map((code) => ({ code, meaning: warningTable[code] ?? code })),
     queue:
       row.queued === undefined
         ? null

@@ -69,6 +69,7 @@ function linesOf(receipt: GenerationReceipt): readonly Line[] {
     ...(receipt.latency_ms === null ? [] : [`         first token after ${receipt.latency_ms} ms`]),
     `end      ${receipt.ending}${receipt.finish_reason === null ? '' : `, ${receipt.finish_reason}`}${receipt.error_code === null ? '' : `, ${receipt.error_code}`}`,
     ...(receipt.error === null ? [] : [`when     ${receipt.error.meaning}`, `do       ${receipt.error.remedy}`]),
+    ...receipt.warnings.map(({ code, meaning }) => `warning  ${code}: ${meaning}`),
     ...queueLines(receipt.queue),
     ...(receipt.fallbacks ?? []).map(fallbackLine),
     ...(receipt.attempts ?? []).flatMap(attemptLines),

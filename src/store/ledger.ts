@@ -4,6 +4,7 @@
  */
 
 import type { Budget, BudgetOwner } from './budget.ts';
+import type { Warning } from '../platform/warnings.ts';
 import type { AccountStatus, Ending, TransferKind } from './database.ts';
 import type { Recording } from './recordings.ts';
 import type { Row } from './schema/codec.ts';
@@ -17,7 +18,7 @@ export type { Ending, TransferKind };
  */
 export type UsageRow = Omit<
   Row<'usage'>,
-  'zdr' | 'backendAttempts' | 'memberBudget' | 'fallbacks' | 'tier' | 'queued' | 'batchId'
+  'zdr' | 'backendAttempts' | 'memberBudget' | 'fallbacks' | 'tier' | 'queued' | 'batchId' | 'warnings'
 > & {
   readonly zdr?: boolean;
   readonly memberBudget?: string | null;
@@ -26,6 +27,7 @@ export type UsageRow = Omit<
   readonly tier?: Row<'usage'>['tier'];
   readonly queued?: UsageQueued | undefined;
   readonly batchId?: string | null;
+  readonly warnings?: readonly Warning[] | undefined;
 };
 
 /** A request that has been running for more than 250 ms: listed so that it can be recorded after a crash. */

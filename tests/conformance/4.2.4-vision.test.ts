@@ -280,6 +280,71 @@ describe('§4.2.4 Vision', options, () => {
     assert.equal(images.connections, before);
   });
 
+  test('§4.2.4(5) what was removed is told by a header and the receipt, in every family, whole and streamed', async () => {
+    const url = dataUri('image/png', png);
+    const source = { type: 'base64', media_type: 'image/png', data: png.toString('base64') };
+    const text = 'what is it?';
+    const asked = {
+      'chat/completions': { messages: says(imagePart(url)) },
+      messages: {
+        max_tokens: 10,
+        messages: [
+          {
+            role: 'user',
+            content: [
+              { type: 'image', source },
+              { type: 'text', text },
+            ],
+          },
+        ],
+      },
+      'messages/count_tokens': {
+        messages: [
+          {
+            role: 'user',
+            content: [
+              { type: 'image', source },
+              { type: 'text', text },
+            ],
+          },
+        ],
+      },
+      responses: {
+        input: [
+          {
+            role: 'user',
+            content: [
+              { type: 'input_image', image_url: url },
+              { type: 'input_text', text },
+            ],
+          },
+        ],
+      },
+    };
+    const receipts: string[] = [];
+    for (const [path, body] of Object.entries(asked))
+      for (const stream of [false, true])
+        for (const model of ['blind', 'eyes']) {
+          if (stream && path.endsWith('count_tokens')) continue;
+          const response = await fetch(`${service.url}/v1/${path}`, {
+            method: 'POST',
+            headers: { authorization: `Bearer ${service.key}`, 'content-type': 'application/json' },
+            body: JSON.stringify({ model, ...body, ...(stream ? { stream } : {}) }),
+          });
+          const answer = await response.text();
+          assert.equal(response.status, 200, `${path} ${answer}`);
+          const warned = response.headers.get('x-tokenhouse-warning');
+          if (model === 'eyes') assert.equal(warned, null, path);
+          else assert.match(warned ?? '', /^images_removed;text="[ -!#-~]+"$/, `${path} ${stream}`);
+          if (!path.endsWith('count_tokens')) receipts.push(`${response.headers.get('x-request-id')} ${model}`);
+        }
+    for (const receipt of receipts) {
+      const [id = '', model] = receipt.split(' ');
+      const { stdout } = await service.command('explain', id);
+      assert.equal(/^warning {2}images_removed: /m.test(stdout), model === 'blind', stdout);
+    }
+  });
+
   test('an image stands in no log and no file (reliability §4)', async () => {
     const base64 = png.toString('base64');
     await ask(says(imagePart(dataUri('image/png', png)), imagePart(hostUrl('png?canary-of-a-url'))));

@@ -17,6 +17,7 @@ import type { Route } from '../pipeline/route.ts';
 import type { RunningCall } from '../pipeline/run.ts';
 import type { Lease } from '../pipeline/runtime-config.ts';
 import type { Wait } from '../pipeline/wait-queue.ts';
+import type { Warnings } from '../pipeline/warnings.ts';
 import type { BodyShare } from './body-budget.ts';
 import type { Host } from './host.ts';
 
@@ -50,6 +51,7 @@ export abstract class CallRecord implements Omit<RunningCall, 'route'> {
   receivedMs = this.begunMs;
   engineMs = 0;
   waits: Wait[] | undefined = undefined;
+  warnings: Warnings = undefined;
   /** What the body names as its model; the catalog may not have it. */
   modelAsked: unknown = undefined;
   /** The model that was requested, if another one serves. */

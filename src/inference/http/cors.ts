@@ -25,6 +25,7 @@ export const exposedHeaders: readonly string[] = [
   'ratelimit-reset',
   'idempotent-replayed',
   'service-fallback-from',
+  'x-tokenhouse-warning',
   'x-should-retry',
   'content-disposition',
   'allow',

@@ -7,6 +7,7 @@ import { errorBody, toApiError } from '../../platform/errors.ts';
 import type { ErrorBody } from '../../platform/errors.ts';
 import { Fold } from '../../generation/fold.ts';
 import { pageHeaders } from '../../platform/html.ts';
+import { warningHeader } from '../../platform/warnings.ts';
 import { isClosing } from '../pipeline/meter.ts';
 import type { Order } from '../pipeline/order.ts';
 import type { Emit } from '../pipeline/recording.ts';
@@ -220,6 +221,8 @@ export function headersOf(
   if (repeatOf !== undefined) list.push('idempotent-replayed', 'true');
   if (fallbackFrom !== undefined) list.push('service-fallback-from', fallbackFrom);
   if (waits !== undefined) addWait(waits, list);
+  const { warnings } = exchange.order ?? exchange;
+  if (warnings !== undefined) list.push('x-tokenhouse-warning', warningHeader(warnings));
   add(further, list);
   return list;
 }

@@ -2,6 +2,7 @@ import Type from 'typebox';
 
 import type { Capabilities } from '../../catalog/card-flags.ts';
 import type { Model } from '../../catalog/model.ts';
+import { warningHeader, warningTable } from '../../platform/warnings.ts';
 import type { EndpointDescription, ErrorForm, Need } from '../dialects/description.ts';
 import { self } from '../dialects/description.ts';
 import { commonHeaders, errorResponses, errorSchema, headersOf, limitHeaders } from './errors.ts';
@@ -147,6 +148,18 @@ const commonParameters: JsonObject = {
   },
 };
 
+/** What was left out of a request, which is answered all the same. */
+const warningHeaders: JsonObject = {
+  'x-tokenhouse-warning': {
+    description: `What the request asked for and did not get, as a list (RFC 9651) of these codes, each with its \`text\`. ${Object.entries(
+      warningTable,
+    )
+      .map(([code, text]) => `\`${code}\`: ${text}`)
+      .join(' ')}`,
+    schema: { type: 'string', example: warningHeader(['images_removed']) },
+  },
+};
+
 /** Headers of answers to requests that generate. */
 const generateHeaders: JsonObject = {
   'idempotent-replayed': {
@@ -203,6 +216,7 @@ function endpointOperation({ kind, description, flags }: Endpoint, shared: Share
           ...limitHeaders,
           ...(events === undefined ? {} : headersOf(streamHeaders)),
           ...(kind === 'generate' ? generateHeaders : {}),
+          ...warningHeaders,
         },
         content: {
           'application/json': { schema: components.print(description.answer) },

@@ -20,6 +20,8 @@ import type { FamilyFlags, Route } from './route.ts';
 import { requestTags } from './tags.ts';
 import { checkTools } from './tool-rules.ts';
 import { checkTokenIds } from './vocabulary.ts';
+import { warningsOf, withImagesRemoved } from './warnings.ts';
+import type { Warnings } from './warnings.ts';
 
 /** A request that its model can take, as far as cheap checks can tell, regardless of the length of its answer. */
 export interface Allowed<Format> {
@@ -33,6 +35,7 @@ export interface Allowed<Format> {
   /** The engine request, for at most one token; without files and with its constraint as text until `prepare`. */
   readonly request: EngineRequest;
   readonly images: ImageTokens;
+  readonly warnings?: Warnings;
 }
 
 /**
@@ -84,9 +87,11 @@ export function check<Format>(
   const choice: Choice<Format> = { format, model, tags, flags, form: formOf(asked, flags) };
   if (isPlain(asked.prompt)) return checkWithModel(asked, choice, call, services);
   const files = filesOf(asked.prompt, call, services, call.signal);
-  return resolveParts(asked.prompt, flags.vision, images.rules, call.signal, files).then((prompt) =>
-    checkWithModel({ ...asked, prompt }, choice, call, services),
-  );
+  return resolveParts(asked.prompt, flags.vision, images.rules, call.signal, files).then((prompt) => {
+    const allowed = checkWithModel({ ...asked, prompt }, choice, call, services);
+    const warnings = withImagesRemoved(allowed.warnings, asked.prompt, prompt);
+    return warnings === allowed.warnings ? allowed : { ...allowed, warnings };
+  });
 }
 
 /** §4.2.3(5): a model's capabilities may differ with zero data retention. From here on only this partition counts. */
@@ -149,7 +154,8 @@ function checkWithModel<Format>(
     retain: !call.zdr,
   };
   refuseImpossible(backends, request, asked.at);
-  return { asked, format, model, tags, request, images: imageTokens(prompt, backends) };
+  const warnings = warningsOf(asked, model, effort, call.headers);
+  return { asked, format, model, tags, request, images: imageTokens(prompt, backends), warnings };
 }
 
 /** The prompt for an engine: with the reasoning kept from earlier turns, and the model's own system text. */

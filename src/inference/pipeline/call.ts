@@ -10,6 +10,7 @@ import type { FileParts } from './request-files.ts';
 import type { InferenceRoute, Route } from './route.ts';
 import type { Lease } from './runtime-config.ts';
 import type { KeptItems } from './stored-items.ts';
+import type { Warnings } from './warnings.ts';
 
 /** A request with a known caller and a parsed body, and what is recorded about it while it is checked. */
 export interface Call<On extends Route = InferenceRoute> extends RequestFacts {
@@ -22,6 +23,8 @@ export interface Call<On extends Route = InferenceRoute> extends RequestFacts {
   admitted: Admitted | undefined;
   /** Time spent waiting for engines and for servers of images and documents. */
   engineMs: number;
+  /** What a count leaves out, which makes no order. */
+  warnings?: Warnings;
   /** Reserves memory beyond that of the body, for files; throws `backend_at_capacity` when there is none left. */
   holdBytes(bytes: number): void;
 }

@@ -22,6 +22,7 @@ export async function countInput(json: unknown, call: Call<CountingRoute>, servi
     // Counting needs no credit, but reading files does, even for a count.
     if (hasFiles(asked.prompt)) await services.billing.check(billOfCount(model, call, services)); // 402
     const prepared = await prepare(allowed, call, services, call.signal);
+    call.warnings = prepared.warnings;
     const counted = await count(prepared, call, services, call.signal);
     if (counted === 'too-long') {
       const larger = largerModels(model, call, call.lease.runtimeConfig.catalog);

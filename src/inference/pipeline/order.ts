@@ -6,6 +6,7 @@ import type { Tier } from '../../generation/tier.ts';
 import type { EngineRequest, FieldPaths, ImageTokens } from '../../generation/request.ts';
 import type { RequestFacts } from './request-facts.ts';
 import type { InferenceRoute } from './route.ts';
+import type { Warnings } from './warnings.ts';
 import type { UsageFallback } from '../../store/schema/tables.ts';
 import type { StopSignal } from '../../platform/stop-signal.ts';
 
@@ -42,6 +43,8 @@ export interface Order extends RequestFacts, Omit<Bill, keyof RequestFacts> {
   readonly limitedByContext?: boolean;
   /** The images' part of both figures. A prompt with images is never `promptCounted`: only the model counts them. */
   readonly imageTokens: ImageTokens;
+  /** What it asked for and does not get. */
+  readonly warnings?: Warnings;
   /** Work left to do before the hold; absent for most. */
   readonly preparation?: Preparation | undefined;
   /** The models that may serve it if its own cannot, if there are any. */

@@ -13,6 +13,7 @@ import { count, needsWork, prepare } from './prepare.ts';
 import { tierFor, tierPrices } from './service-tier.ts';
 import type { StopSignal } from '../../platform/stop-signal.ts';
 import { largerModels } from './too-long.ts';
+import { withWarning } from './warnings.ts';
 
 /**
  * Makes an order of an allowed request: who pays, and how long the answer may be (contracts decision 10, "lengths"), as far as that is
@@ -103,7 +104,11 @@ async function orderInstead(
   const fitted = await fitCounted(prepared, call, services, signal);
   if (asked.maxTokens !== undefined && fitted.maxTokens < instead.request.maxTokens)
     throw lesser('writes shorter answers', 'max_tokens');
-  const order = orderOf(prepared, fitted, instead.plan, call, undefined);
+  // Images that the first model does not take were removed before this one was asked.
+  const warnings = instead.warnings?.includes('images_removed')
+    ? withWarning(prepared.warnings, 'images_removed')
+    : prepared.warnings;
+  const order = orderOf({ ...prepared, warnings }, fitted, instead.plan, call, undefined);
   // A downgrade is never dearer than what was asked for.
   if (instead.tier === 'flex' && order.tier !== 'flex') throw lesser('has no service tier flex', 'service_tier');
   return order;
@@ -140,7 +145,7 @@ function fitAllowed(
 }
 
 function orderOf(
-  { asked, format, model, tags, request, images }: Allowed<AnswerFormat>,
+  { asked, format, model, tags, request, images, warnings }: Allowed<AnswerFormat>,
   fitted: Fitted,
   plan: Order['plan'],
   call: Call,
@@ -182,6 +187,7 @@ function orderOf(
     promptTokensPossible: fitted.promptTokensPossible,
     limitedByContext: fitted.limitedByContext,
     imageTokens: images,
+    warnings,
     fallbacks,
     preparation,
   };

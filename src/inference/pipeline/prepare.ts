@@ -6,6 +6,7 @@ import type { Call, ServeServices } from './call.ts';
 import { imageTokens } from './request-images.ts';
 import { filesOf, hasFiles, readFiles } from './resolve.ts';
 import type { Route } from './route.ts';
+import { withImagesRemoved } from './warnings.ts';
 
 /** Whether a form has yet to be compiled, or files to be read. */
 export const needsWork = ({ request, asked }: Allowed<unknown>): boolean =>
@@ -34,7 +35,8 @@ export async function prepare<Format>(
       : { ...allowed.asked, prompt: await readFiles(allowed.asked.prompt, vision, files) };
   const prompt = enginePrompt(asked, asked.prompt, model, call, services);
   const images = imageTokens(prompt, call.lease.poolOf(model.id).backends);
-  return { ...allowed, asked, request: { ...request, prompt, constraint }, images };
+  const warnings = withImagesRemoved(allowed.warnings, allowed.asked.prompt, asked.prompt);
+  return { ...allowed, asked, request: { ...request, prompt, constraint }, images, warnings };
 }
 
 /** Counts the tokens of the whole input, or of one prompt of it. */

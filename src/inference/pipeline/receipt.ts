@@ -73,6 +73,7 @@ export function receiptOf(
     fallbacks: fallen?.steps,
     tier: order.tier,
     queued: waits === undefined ? undefined : queuedOf(waits),
+    warnings: order.warnings,
   };
 }
 

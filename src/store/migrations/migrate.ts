@@ -13,6 +13,7 @@ import { completeHours } from './103-complete-hours.ts';
 import { refusals } from './104-refusals.ts';
 import { sessionKeys } from './105-session-keys.ts';
 import { batchCosts } from './106-batch-costs.ts';
+import { warnings } from './107-warnings.ts';
 import type { Step } from './step.ts';
 
 /** The first schema that can be upgraded: a database without steps was created with everything up to here. */
@@ -26,6 +27,7 @@ export const steps: Record<string, Step> = {
   '104-refusals': refusals,
   '105-session-keys': sessionKeys,
   '106-batch-costs': batchCosts,
+  '107-warnings': warnings,
 };
 
 export const migrationNames = (): readonly string[] => [baseline, ...Object.keys(steps)];

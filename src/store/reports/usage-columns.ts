@@ -57,6 +57,7 @@ export function usageValues(row: UsageRow): SqlValue[] {
     row.tier ?? null,
     row.queued === undefined ? null : JSON.stringify(row.queued),
     row.batchId ?? null,
+    row.warnings === undefined ? null : JSON.stringify(row.warnings),
   ];
 }
 

@@ -143,6 +143,7 @@ export const toUsageRow = ({
   tier,
   queued,
   batchId,
+  warnings,
   ...row
 }: Row<'usage'>): UsageRow => ({
   ...row,
@@ -153,4 +154,5 @@ export const toUsageRow = ({
   ...(tier === null ? {} : { tier }),
   ...(queued === null ? {} : { queued }),
   ...(batchId === null ? {} : { batchId }),
+  ...(warnings === null ? {} : { warnings }),
 });

@@ -3,6 +3,7 @@
  * types of their rows (../database.ts) are derived from it. Columns are in database order: a new one comes last in its table, and gets a
  * step in ../migrations/migrate.ts.
  */
+import type { Warning } from '../../platform/warnings.ts';
 import type { BudgetPeriod } from '../budget.ts';
 import { bytes, count, flag, json, money, price, table, text, time, type Columns } from './column.ts';
 
@@ -283,6 +284,8 @@ const usage = table(
     queued: json<UsageQueued>().null,
     /** The batch that it was a line of; null: none. */
     batch_id: text.null,
+    /** What it asked for and did not get; null: nothing. */
+    warnings: json<readonly Warning[]>().null,
   },
   {
     checks: {

@@ -8,7 +8,7 @@ import { CloseIcon } from '../../components/icons.tsx';
 import { useText } from '../../i18n/text.ts';
 import { AnswerView } from './answer.tsx';
 import type { AnswerActions } from './answer.tsx';
-import type { UserTurn } from './conversation.ts';
+import type { Turn, UserTurn } from './conversation.ts';
 import { dataUrlOf } from './families/chat.ts';
 import { families } from './families/families.ts';
 import type { PlaygroundTexts } from './messages/en.ts';
@@ -33,6 +33,7 @@ interface ColumnProps {
 /** A model, and the conversation with it. */
 export function Column({ at, model, models, family, turns, actions, onModel, onRemove }: ColumnProps) {
   const t = useText<PlaygroundTexts>('playground');
+  const features = featuresOf(family, model);
   return (
     <section className={styles['column']} aria-label={model.model}>
       <div className={styles['columnHead']}>
@@ -56,9 +57,10 @@ export function Column({ at, model, models, family, turns, actions, onModel, onR
           />
         )}
       </div>
-      {featuresOf(family, model) === undefined && (
-        <p className={styles['notHere']}>{t('notHere', { api: families[family].title })}</p>
+      {features !== undefined && !features.includes('vision') && turns.some(hasImage) && (
+        <p className={styles['notHere']}>{t('imagesLeftOut')}</p>
       )}
+      {features === undefined && <p className={styles['notHere']}>{t('notHere', { api: families[family].title })}</p>}
       {turns.map((turn, place) =>
         turn.kind === 'user' ? (
           <UserView key={place} of={turn} column={at} place={place} edit={actions.edit} />
@@ -76,6 +78,8 @@ export function Column({ at, model, models, family, turns, actions, onModel, onR
     </section>
   );
 }
+
+const hasImage = (turn: Turn): boolean => turn.kind === 'user' && turn.attachments.some(({ kind }) => kind === 'image');
 
 /** What the answers of a conversation have cost together. */
 function Spent({ of: turns }: { readonly of: Conversation }) {

@@ -66,7 +66,9 @@ export function Composer(props: ComposerProps) {
         onKeyDown={onKeyDown}
       />
       <div className={styles['composerFoot']}>
-        {!isCompletion && <AttachButton isDisabled={state.key === undefined} onFiles={attach} />}
+        {!isCompletion && (
+          <AttachButton isDisabled={state.key === undefined} takesImages={props.takesImages} onFiles={attach} />
+        )}
         {uploading !== undefined && <span role="status">{t('uploading', { name: uploading })}</span>}
         <span className={styles['hint']}>{t('runHint')}</span>
         {playground.isRunning ? (
@@ -106,17 +108,18 @@ function Attached({ playground, state }: Pick<ComposerProps, 'playground' | 'sta
   );
 }
 
-interface AttachButtonProps {
+interface AttachButtonProps extends Pick<ComposerProps, 'takesImages'> {
   readonly isDisabled: boolean;
   readonly onFiles: (files: readonly File[]) => Promise<void>;
 }
 
-function AttachButton({ isDisabled, onFiles }: AttachButtonProps) {
+function AttachButton({ isDisabled, takesImages, onFiles }: AttachButtonProps) {
   const t = useText<PlaygroundTexts>('playground');
   const input = useRef<HTMLInputElement>(null);
+  const hint = t(takesImages ? 'attachHint' : 'attachHintNoImages');
   return (
     <>
-      <Button disabled={isDisabled} title={t('attachHint')} onClick={() => input.current?.click()}>
+      <Button disabled={isDisabled} title={hint} onClick={() => input.current?.click()}>
         {t('attach')}
       </Button>
       <input
@@ -124,7 +127,7 @@ function AttachButton({ isDisabled, onFiles }: AttachButtonProps) {
         type="file"
         multiple
         hidden
-        aria-label={t('attachHint')}
+        aria-label={hint}
         onChange={({ target }) => {
           const files = [...(target.files ?? [])];
           target.value = '';

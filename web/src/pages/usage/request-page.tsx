@@ -101,6 +101,7 @@ function ShownReceipt({ of: receipt, crumb }: { readonly of: Receipt; readonly c
       actions={<CopyButton wide look="plain" text={receipt.request_id} label={t('copyId')} />}
     >
       {receipt.error_code !== null && <ErrorExplained code={receipt.error_code} error={receipt.error} />}
+      {receipt.warnings.length > 0 && <Warnings of={receipt.warnings} />}
       <Tiles
         tiles={[
           {
@@ -173,6 +174,19 @@ function ErrorExplained({ code, error }: ErrorProps) {
           {t('whatItMeans')}
         </a>
       )}
+    </Note>
+  );
+}
+
+/** What was left out of the request, in the words of the header that told the program. */
+function Warnings({ of: warnings }: { readonly of: Receipt['warnings'] }) {
+  return (
+    <Note tone="warn">
+      {warnings.map(({ code, meaning }) => (
+        <p key={code} lang="en">
+          <code>{code}</code> · {meaning}
+        </p>
+      ))}
     </Note>
   );
 }
