@@ -9,7 +9,7 @@ import { TestLedger } from '../support/test-ledger.ts';
 /** Message batches with the official client, unmodified. */
 const service = new InnerService({
   config: scriptedModel(
-    `- { when: { last_text: slow }, say: [{ text: ["word "] }], repeat: 2000, pace_ms: 50 }
+    `- { when: { last_text: slow }, say: [{ text: ["word "] }], repeat: 2000, pace_ms: 500 }
 - { say: [{ text: "one two three" }] }`,
     { settings: noFeatures },
   ),

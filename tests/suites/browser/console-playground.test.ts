@@ -244,6 +244,7 @@ test('errors before and in the middle of an answer have code, explanation and id
 test('the exported command sends the same request; a link has the settings, and neither key nor content', async () => {
   const person = await personAt('/playground');
   const { page } = person;
+  await person.press('Use another key');
   await page.getByLabel('Key', { exact: true }).fill(service.key);
   await person.press('Use');
   await page.getByLabel('temperature').fill('0.5');

@@ -15,14 +15,16 @@ import styles from './playground.module.css';
 
 interface KeyBarProps {
   readonly held: HeldKey | undefined;
+  /** Another key than that of the session is wanted. The page keeps this, because the bar has two places in it. */
+  readonly isPasting: boolean;
+  readonly onPasting: (isPasting: boolean) => void;
   readonly onChange: (key: HeldKey | undefined) => void;
 }
 
 /** The key of the page: that of the session, which is there by itself, or a pasted one. It is nowhere but in the memory of the page. */
-export function KeyBar({ held, onChange }: KeyBarProps) {
+export function KeyBar({ held, isPasting, onPasting, onChange }: KeyBarProps) {
   const t = useText<PlaygroundTexts>('playground');
   const { may } = useSession();
-  const [isPasting, setPasting] = useState(false);
   const [error, setError] = useState<unknown>();
   const isMade = held === undefined && !isPasting && error === undefined && may(mayMakeKeys);
   useEffect(() => {
@@ -41,13 +43,13 @@ export function KeyBar({ held, onChange }: KeyBarProps) {
       <PasteKey
         error={error}
         onPaste={(secret) => {
-          setPasting(false);
+          onPasting(false);
           onChange({ secret, isOfSession: false });
         }}
       />
     );
   const another = (): void => {
-    setPasting(held.isOfSession);
+    onPasting(held.isOfSession);
     onChange(undefined);
   };
   return (

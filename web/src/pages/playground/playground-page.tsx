@@ -59,6 +59,7 @@ function Workspace({ models, playground, url }: WorkspaceProps) {
   const navigate = playgroundRoute.useNavigate();
   const state = useSyncExternalStore(playground.subscribe, playground.state);
   const [code, setCode] = useState<Request>();
+  const [isPasting, setPasting] = useState(false);
   const field = useRef<HTMLTextAreaElement>(null);
   const chosen = chosenModels(search, models);
   const family = search.family ?? 'chat';
@@ -83,7 +84,14 @@ function Workspace({ models, playground, url }: WorkspaceProps) {
   useShortcuts(playground, run);
   useSettled(state);
   useFollowing(state, playground.isRunning);
-  const key = <KeyBar held={state.key} onChange={(held) => playground.set({ key: held })} />;
+  const key = (
+    <KeyBar
+      held={state.key}
+      isPasting={isPasting}
+      onPasting={setPasting}
+      onChange={(held) => playground.set({ key: held })}
+    />
+  );
   const draftTurn = { kind: 'user', text: state.draft, attachments: state.attachments } as const;
   return (
     <div className={styles['workspace']}>
