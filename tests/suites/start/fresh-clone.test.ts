@@ -119,7 +119,11 @@ test('npm start sets up everything and serves a real answer', async () => {
 });
 
 test('the console is built meanwhile, and its packages are gone afterwards', async () => {
-  assert.match(first.said, /^ {2}Console http:\/\/localhost:\d+(?: {2}\(being built; .*\))?\n/m, 'the first thing to open');
+  assert.match(
+    first.said,
+    /^ {2}Console http:\/\/localhost:\d+(?: {2}\(being built; .*\))?\n/m,
+    'the first thing to open',
+  );
   const page = async () => await fetch(first.accountUrl, { headers: { accept: 'text/html' } });
   await until(() => /^console {2}/m.test(first.hasSaid()), 240_000);
   assert.match(first.hasSaid(), /^console {2}\d+ files/m);
