@@ -1,8 +1,8 @@
 import type { AccountRoute } from './route.ts';
 import { adminRoutes } from './routes/admin.ts';
 import { alertRoutes } from './routes/alerts.ts';
-import { configurationRoutes } from './routes/configuration.ts';
 import { batchRoutes } from './routes/batches.ts';
+import { configurationRoutes } from './routes/configuration.ts';
 import { demoPaymentRoutes } from './routes/demo-payments.ts';
 import { errorRoutes } from './routes/errors.ts';
 import { exportRoutes } from './routes/export.ts';
@@ -29,8 +29,8 @@ import { webhookRoutes } from './routes/webhooks.ts';
 export const accountRoutes: readonly AccountRoute[] = [
   ...adminRoutes,
   ...alertRoutes,
-  ...configurationRoutes,
   ...batchRoutes,
+  ...configurationRoutes,
   ...demoPaymentRoutes,
   ...errorRoutes,
   ...exportRoutes,

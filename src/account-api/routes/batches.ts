@@ -2,6 +2,7 @@ import Type from 'typebox';
 
 import { batchIdOf, readBatchId } from '../../platform/ids/batch-id.ts';
 import type { BatchRow } from '../../store/repositories/batch-rows.ts';
+import { batchStatuses } from '../../store/schema/tables.ts';
 import { notThere } from '../input.ts';
 import { everyRole, mayMakeKeys, route } from '../route.ts';
 import type { AccountRoute, Call } from '../route.ts';
@@ -13,18 +14,7 @@ const batchSchema = Type.Object({
   id: Type.String({ description: '`batch_…`, or `msgbatch_…` of the messages API.' }),
   endpoint: Type.String(),
   models: Type.Array(Type.String(), { description: 'Of its lines; empty until they are checked.' }),
-  status: Type.Enum([
-    ...([
-      'validating',
-      'failed',
-      'in_progress',
-      'finalizing',
-      'completed',
-      'expired',
-      'cancelling',
-      'cancelled',
-    ] as const),
-  ]),
+  status: Type.Enum([...batchStatuses]),
   key_id: Type.String({ description: 'The key that pays.' }),
   requests: Type.Integer({ description: 'Lines.' }),
   completed: Type.Integer({ description: 'Lines with an answer.' }),

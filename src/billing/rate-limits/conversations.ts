@@ -1,5 +1,6 @@
 import { dollars } from '../../platform/dollars.ts';
 import { ApiError } from '../../platform/errors.ts';
+import { microcentsPerCent } from './rates.ts';
 
 /** A prompt that a conversation has had, and what it had cost up to its answer. */
 interface Turn {
@@ -19,8 +20,8 @@ const turnsMax = 100_000;
 /**
  * What conversations have cost. A request continues the conversation whose prompt its own begins with, the longest one; the same prompt
  * again is the same conversation, but for one without an answer, with which another begins. So what two have in common counts for both, and
- * what each has beyond it for itself alone: agents that begin alike are never stopped for each other. Known to this process alone, for as long as memory lasts: the conversations that were longest
- * without a request are forgotten first.
+ * what each has beyond it for itself alone: agents that begin alike are never stopped for each other. Known to this process alone, for as
+ * long as memory lasts: the conversations that were longest without a request are forgotten first.
  */
 export class Conversations {
   /** In order of use, by the hash of the prompt. */
@@ -81,8 +82,6 @@ export class Conversations {
     this.#turns.delete(oldest!);
   }
 }
-
-const microcentsPerCent = 1_000_000;
 
 /** A request that belongs to no conversation: nothing under zero data retention is kept, and a text or token ids are not one. */
 const apart: OpenTurn = { end: () => {} };

@@ -51,7 +51,8 @@ interface Scope {
 
 const minuteMs = 60_000;
 const dayMs = 86_400_000;
-const microcentsPerCent = 1_000_000;
+/** As a number, which is exact for every limit of spending that can be set. */
+export const microcentsPerCent = 1_000_000;
 
 /** What each limit counts, in windows of which length, and how much one of its unit is. */
 export const rateWindows = {

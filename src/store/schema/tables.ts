@@ -508,6 +508,18 @@ export interface BatchFault {
   readonly param: string | null;
 }
 
+/** States of a batch, in the words of OpenAI's API. */
+export const batchStatuses = [
+  'validating',
+  'failed',
+  'in_progress',
+  'finalizing',
+  'completed',
+  'expired',
+  'cancelling',
+  'cancelled',
+] as const;
+
 /** Requests of a file, which run while there is capacity for them. */
 const batch = table(
   {
@@ -520,16 +532,7 @@ const batch = table(
     /** The path that its lines are for. */
     endpoint: text,
     input_file_id: text,
-    status: text.of(
-      'validating',
-      'failed',
-      'in_progress',
-      'finalizing',
-      'completed',
-      'expired',
-      'cancelling',
-      'cancelled',
-    ),
+    status: text.of(...batchStatuses),
     /** The process that reads its file or writes its results; null: none. */
     owner: bytes.null,
     created_at: time,

@@ -9,11 +9,13 @@ interface MeterProps {
   readonly value: number;
   /** Null: there is no maximum, so there is only a text. */
   readonly max: number | null;
+  /** How far something is, which is good when it is full. */
+  readonly isProgress?: boolean;
   readonly children: ReactNode;
 }
 
-/** How much of a budget is used: the text says it, the bar shows it. From 80 % on it warns. */
-export function Meter({ label, value, max, children }: MeterProps) {
+/** How much of a budget is used: the text says it, the bar shows it. From 80 % on it warns, unless it is progress. */
+export function Meter({ label, value, max, isProgress = false, children }: MeterProps) {
   if (max === null) return <span className={styles['text']}>{children}</span>;
   const share = max <= 0 ? 1 : Math.min(1, Math.max(0, value / max));
   return (
@@ -21,14 +23,17 @@ export function Meter({ label, value, max, children }: MeterProps) {
       <span className={styles['text']}>{children}</span>
       <div
         className={styles['track']}
-        role="meter"
+        role={isProgress ? 'progressbar' : 'meter'}
         aria-label={label}
         aria-valuemin={0}
         aria-valuemax={100}
         aria-valuenow={Math.round(share * 100)}
       >
         <div
-          className={classes(styles['fill'], share >= 1 ? styles['bad'] : share >= 0.8 && styles['warn'])}
+          className={classes(
+            styles['fill'],
+            !isProgress && (share >= 1 ? styles['bad'] : share >= 0.8 && styles['warn']),
+          )}
           style={{ width: `${share * 100}%` }}
         />
       </div>

@@ -10,6 +10,7 @@ import { CodeBlock, Id } from '../../components/code.tsx';
 import { ConfirmDialog, Dialog } from '../../components/dialog.tsx';
 import { Charge, Count, Time } from '../../components/figures.tsx';
 import { FormButtons } from '../../components/form.tsx';
+import { Meter } from '../../components/meter.tsx';
 import { Facts, Page, Panel } from '../../components/page.tsx';
 import { EmptyState } from '../../components/state.tsx';
 import { DataTable } from '../../components/table.tsx';
@@ -82,21 +83,10 @@ function State({ of: { status } }: { readonly of: Batch }) {
 function Progress({ of: { requests, completed, failed } }: { readonly of: Batch }) {
   const t = useText<BatchTexts>('batches');
   const done = completed + failed;
-  const share = requests === 0 ? 0 : Math.min(100, Math.round((done / requests) * 100));
   return (
-    <div className={styles['progress']}>
+    <Meter label={t('progress')} value={done} max={Math.max(1, requests)} isProgress>
       {t('of', { done, total: requests })}
-      <div
-        className={styles['track']}
-        role="progressbar"
-        aria-label={t('progress')}
-        aria-valuemin={0}
-        aria-valuemax={100}
-        aria-valuenow={share}
-      >
-        <div className={styles['fill']} style={{ width: `${share}%` }} />
-      </div>
-    </div>
+    </Meter>
   );
 }
 
