@@ -7,7 +7,7 @@ export const lineBudgets: Readonly<Record<string, number>> = {
   src: 5,
   'src/account-api': 10910,
   'src/accounts': 4495,
-  'src/app': 5187,
+  'src/app': 5189,
   'src/billing': 6870,
   'src/catalog': 701,
   'src/cli': 10465,
@@ -31,7 +31,7 @@ export const lineBudgets: Readonly<Record<string, number>> = {
   'src/notifications': 591,
   'src/platform': 7385,
   'src/prove': 1231,
-  'src/store': 19526,
+  'src/store': 19533,
   'src/tax': 150,
 };
 

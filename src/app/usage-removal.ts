@@ -40,7 +40,9 @@ export class UsageRemoval {
   async #freeSpace(isOver: () => boolean): Promise<'done' | 'more'> {
     while (this.#isSpaceDue) {
       const startMs = performance.now();
-      this.#isSpaceDue = (await this.#store.repositories.freeUsageSpace({})).isMore;
+      const freed = await this.#store.repositories.freeUsageSpace({});
+      this.#isSpaceDue = freed !== 'done';
+      if (freed === 'later') break;
       if (this.#isSpaceDue && isOver()) return 'more';
       await sleep(performance.now() - startMs);
     }

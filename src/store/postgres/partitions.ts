@@ -4,6 +4,7 @@
  */
 import { sql, type Kysely } from 'kysely';
 import type { Database } from '../database.ts';
+import type { FreedSpace } from '../retention/removal.ts';
 import { keptSinceOf } from '../retention/retention.ts';
 import { keyBound, startOfMonth } from '../reports/usage-months.ts';
 import { isWorthAnotherTry, sqlState } from './postgres-error.ts';
@@ -73,7 +74,7 @@ const dropTimeoutMs = 300;
  * Frees the space of removed rows: partitions before the retention are dropped if empty, and otherwise vacuumed, so that their space is
  * reused. What cannot be locked now is left to a later call.
  */
-export async function freePartitions(db: Kysely<Database>): Promise<{ readonly isMore: boolean }> {
+export async function freePartitions(db: Kysely<Database>): Promise<FreedSpace> {
   const keptSince = await keptSinceOf(db);
   for (const { name, fromMs, toMs } of await listPartitions(db)) {
     if (fromMs >= keptSince) continue;
@@ -92,10 +93,10 @@ export async function freePartitions(db: Kysely<Database>): Promise<{ readonly i
       });
     } catch (error) {
       if (!isWorthAnotherTry(error) && !isCancelled(error)) throw error;
-      return { isMore: true };
+      return 'later';
     }
   }
-  return { isMore: false };
+  return 'done';
 }
 
 /** Whether a statement exceeded its `statement_timeout`. */

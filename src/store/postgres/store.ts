@@ -216,7 +216,7 @@ function repositoriesOf(db: Kysely<Database>, ledger: PostgresLedger): Repositor
         removed: 0,
         state: 'elsewhere',
       },
-    freeUsageSpace: async () => (await unlessOthersDo(db, usageRemovalLock, freePartitions)) ?? { isMore: false },
+    freeUsageSpace: async () => (await unlessOthersDo(db, usageRemovalLock, freePartitions)) ?? 'done',
     forgetChanges: async () => (await unlessOthersDo(db, tidyLock, pruneChanges)) ?? 0,
   };
 }

@@ -245,7 +245,7 @@ const storedOperations = {
   keepUsageSince: retention.keepUsageSince,
   nextKeptSince: retention.nextKeptSince,
   removeUsage: removal.removeUsage,
-  freeUsageSpace: async (db: Kysely<Database>, _request: object) => ({ isMore: await removal.freePages(db) }),
+  freeUsageSpace: async (db: Kysely<Database>, _request: object) => removal.freePages(db),
   sumErrors: refusals.sumErrors,
   tidyErrors: refusals.tidyErrors,
   forgetChanges: changes.forgetChanges,

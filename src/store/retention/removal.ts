@@ -187,24 +187,30 @@ const nothing = Object.fromEntries(sumColumns.map((column) => [column, 0n])) as 
 /** About a megabyte. */
 const pagesAtOnce = 256;
 
+/** `later`: something else is in the way for now, such as a reader. */
+export type FreedSpace = 'more' | 'later' | 'done';
+
 /**
- * SQLite: returns a few of the file's free pages to the disk, in one short transaction; the file shrinks when its log is merged into it.
- * true: there are more.
+ * SQLite: returns a few of the file's free pages to the disk, in one short transaction; the file shrinks when the end of its log is
+ * merged into it, which waits for readers.
  */
-export async function freePages(db: Db): Promise<boolean> {
-  if (!(db.getExecutor().adapter instanceof SqliteAdapter)) return false;
+export async function freePages(db: Db): Promise<FreedSpace> {
+  if (!(db.getExecutor().adapter instanceof SqliteAdapter)) return 'done';
   const free = async (): Promise<number> =>
     Number((await sql<{ readonly freelist_count: bigint }>`pragma freelist_count`.execute(db)).rows[0]!.freelist_count);
   const before = await free();
-  if (before === 0) return false;
-  await db.transaction().execute(async (transaction) => {
-    // Each step of the statement frees one page, so it is run page by page.
-    for (let pages = 0; pages < Math.min(before, pagesAtOnce); pages++)
-      await sql`pragma incremental_vacuum(1)`.execute(transaction);
-  });
-  const after = await free();
-  // The file itself shrinks when the end of the log is merged in, which the next thousand pages would also cause.
-  if (after === 0) await sql`pragma wal_checkpoint(passive)`.execute(db);
+  if (before > 0)
+    await db.transaction().execute(async (transaction) => {
+      // Each step of the statement frees one page, so it is run page by page.
+      for (let pages = 0; pages < Math.min(before, pagesAtOnce); pages++)
+        await sql`pragma incremental_vacuum(1)`.execute(transaction);
+    });
+  const after = before === 0 ? 0 : await free();
   // A file created by other means may have no incremental vacuum: its free pages are reused.
-  return after > 0 && after < before;
+  if (after > 0) return after < before ? 'more' : 'done';
+  const { rows } = await sql<{
+    readonly log: bigint;
+    readonly checkpointed: bigint;
+  }>`pragma wal_checkpoint(passive)`.execute(db);
+  return rows[0]!.log === rows[0]!.checkpointed ? 'done' : 'later';
 }

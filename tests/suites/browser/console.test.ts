@@ -67,7 +67,7 @@ test('the link of the first start makes the owner, whose first key cannot be los
   // What is not set does not look as if it renewed.
   const renews = page.getByLabel('Renews');
   assert.deepEqual([await renews.isDisabled(), await renews.inputValue()], [true, '']);
-  await page.getByLabel('Budget').fill('2,50');
+  await page.getByLabel('Budget (optional)').fill('2,50');
   assert.deepEqual([await renews.isEnabled(), await renews.inputValue()], [true, 'monthly']);
   await page.getByRole('button', { name: 'Create key' }).click();
   const secret = page.getByLabel('The key', { exact: true });

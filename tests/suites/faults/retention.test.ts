@@ -55,23 +55,6 @@ async function serviceWithHistory(t: TestContext, random: () => number, count: n
   const closedUntil = Date.now() - 40 * dayMs;
   const rows = await makeUsage(db, random, { accountIds, from, to, closedUntil, count, budgetShare: 0 });
   await db.destroy();
-  // The newest hours are summed up again until a later one is.
-  await service.start();
-  await chat();
-  await until(
-    async () =>
-      (
-        await reading(file, (on) =>
-          on
-            .selectFrom('usage_hour')
-            .select('hour')
-            .where('hour', '>', BigInt(to + dayMs))
-            .execute(),
-        )
-      ).length > 0,
-    60_000,
-  );
-  assert.equal(await service.stop(), 0);
   return { service, file, rows, to, chat };
 }
 
