@@ -5,7 +5,7 @@
  */
 export const lineBudgets: Readonly<Record<string, number>> = {
   src: 5,
-  'src/account-api': 10910,
+  'src/account-api': 10912,
   'src/accounts': 4495,
   'src/app': 5189,
   'src/billing': 6870,
@@ -26,7 +26,7 @@ export const lineBudgets: Readonly<Record<string, number>> = {
   'src/inference/model-files': 2416,
   'src/inference/openapi': 1376,
   'src/inference/output-parsers': 1885,
-  'src/inference/pipeline': 6223,
+  'src/inference/pipeline': 6236,
   'src/inference/routing': 1972,
   'src/notifications': 591,
   'src/platform': 7385,

@@ -4,6 +4,8 @@ import type { Static } from 'typebox';
 
 import { limitCentsMax, limitMax, listMax } from '../accounts/key-limits.ts';
 import type { RateLimits, Rates } from '../accounts/key-limits.ts';
+import type { ModelConfig } from '../config/config.ts';
+import { ApiError } from '../platform/errors.ts';
 import { nullable } from './wire.ts';
 
 const rate = Type.Integer({ minimum: 1, maximum: limitMax });
@@ -81,4 +83,34 @@ export function ratesAskedFor(body: RateSettings, known: RateLimits) {
     return [model.toLowerCase(), each] as const;
   });
   return { ...all, byModel: Object.fromEntries([...gone, ...there]) };
+}
+
+/**
+ * Refuses models that the configuration does not have. With an account, a model that is dedicated to others counts as one that does not
+ * exist.
+ */
+export function checkModels(
+  body: { readonly allowed_models?: readonly string[] | null } & Pick<RateSettings, 'limits_by_model'>,
+  config: () => { readonly models: readonly ModelConfig[] },
+  accountId?: string,
+): void {
+  const isUsable = ({ dedicatedTo }: ModelConfig): boolean =>
+    accountId === undefined || dedicatedTo.length === 0 || dedicatedTo.includes(accountId);
+  const named = {
+    allowed_models: body.allowed_models,
+    limits_by_model: body.limits_by_model?.map(({ model }) => model),
+  };
+  for (const [field, list] of Object.entries(named)) {
+    if (list === undefined || list === null) continue;
+    const ids = new Set(
+      config()
+        .models.filter(isUsable)
+        .map(({ id }) => id.toLowerCase()),
+    );
+    const unknown = list.findIndex((id) => !ids.has(id.toLowerCase()));
+    if (unknown >= 0)
+      throw new ApiError('unsupported_value', 'The configuration has no model of this id.', {
+        param: `${field}[${unknown}]`,
+      });
+  }
 }

@@ -12,7 +12,7 @@ import { accountOfServerSchema, accountsOfServer } from '../account-object.ts';
 import { auditObject, auditQuery, auditRequest, auditSchema } from '../audit-object.ts';
 import { billingChange, billingInput } from '../billing-input.ts';
 import { operationsOf } from '../operations-of.ts';
-import { ratesAskedFor, rateSettings } from '../rate-fields.ts';
+import { checkModels, ratesAskedFor, rateSettings } from '../rate-fields.ts';
 import { tierSettings, tiersAskedFor } from '../tier-fields.ts';
 import { releasedObject, releasedSchema } from '../released-object.ts';
 import { route } from '../route.ts';
@@ -127,7 +127,7 @@ export const adminRoutes: readonly AccountRoute[] = [
     handle: async (call) => {
       const { body } = call;
       const account = await liveAccount(call, call.params.id);
-      const { plans, models } = call.services.config();
+      const { plans } = call.services.config();
       const {
         plan_tier: plan,
         max_concurrency: concurrency,
@@ -136,15 +136,7 @@ export const adminRoutes: readonly AccountRoute[] = [
       } = body;
       if (plan !== undefined && plan !== null && !plans.some((known) => known.name === plan))
         throw new ApiError('unsupported_value', 'The configuration has no plan of this name.', { param: 'plan_tier' });
-      const ids = new Set(models.map(({ id }) => id.toLowerCase()));
-      const limited = body.limits_by_model?.map(({ model }) => model);
-      for (const [field, named] of Object.entries({ allowed_models: allowed, limits_by_model: limited })) {
-        const unknown = named?.findIndex((id) => !ids.has(id.toLowerCase())) ?? -1;
-        if (unknown >= 0)
-          throw new ApiError('unsupported_value', 'The configuration has no model of this id.', {
-            param: `${field}[${unknown}]`,
-          });
-      }
+      checkModels(body, call.services.config);
       const inputs: Operation[] = [];
       // First the part that may be refused: a limit whose credit is in use.
       if (credit !== undefined)

@@ -15,7 +15,7 @@ import { keyObjects, keySchema } from '../key-object.ts';
 import type { KeyObject } from '../key-object.ts';
 import { budgetAskedFor, limitSettings } from '../limit-object.ts';
 import { operationsOf } from '../operations-of.ts';
-import { ratesAskedFor, rateSettings } from '../rate-fields.ts';
+import { checkModels, ratesAskedFor, rateSettings } from '../rate-fields.ts';
 import { everyRole, mayMakeKeys, roles, route } from '../route.ts';
 import type { AccountRoute, Call, Role } from '../route.ts';
 import { tierSettings, tiersAskedFor } from '../tier-fields.ts';
@@ -440,9 +440,7 @@ function readSettings(
   const { expires_at: expires, allowed_models: models, tags } = body;
   if (expires !== undefined && expires !== null && expires * 1000 <= services.operations.now())
     throw new ApiError('unsupported_value', 'expires_at must be in the future.', { param: 'expires_at' });
-  if (models !== undefined && models !== null) checkModels(models, account.id, services);
-  const limited = body.limits_by_model?.map(({ model }) => model) ?? [];
-  if (limited.length > 0) checkModels(limited, account.id, services, 'limits_by_model');
+  checkModels(body, services.config, account.id);
   if (tags !== undefined && !tags.every(isTag)) throw new ApiError('unsupported_value', tagRule, { param: 'tags' });
   const limits = {
     ...(body.allowed_endpoints === undefined ? {} : { endpoints: body.allowed_endpoints }),
@@ -467,26 +465,6 @@ function readSettings(
     limits: Object.keys(limits).length === 0 ? undefined : limits,
     tags,
   };
-}
-
-/** Treats a model that is dedicated to others as nonexistent. */
-function checkModels(
-  models: readonly string[],
-  accountId: string,
-  services: Call['services'],
-  field = 'allowed_models',
-): void {
-  const usable = new Set(
-    services
-      .config()
-      .models.filter(({ dedicatedTo }) => dedicatedTo.length === 0 || dedicatedTo.includes(accountId))
-      .map(({ id }) => id.toLowerCase()),
-  );
-  const index = models.findIndex((id) => !usable.has(id.toLowerCase()));
-  if (index >= 0)
-    throw new ApiError('unsupported_value', 'The configuration has no model of this id.', {
-      param: `${field}[${index}]`,
-    });
 }
 
 const withoutNulls = (limits: object): KeyLimits =>

@@ -61,17 +61,17 @@ export interface ErrorCountsOptions {
  */
 export class ErrorCounts {
   readonly #options: ErrorCountsOptions;
-  readonly #timer: NodeJS.Timeout;
   readonly #accounts = new Map<string, OfAccount>();
   #hashes = new Map<string, OfHash>();
   #minute = 0;
   #kinds = 0;
   #refused = 0;
   #writing: Promise<void> | undefined;
+  /** Runs while something waits to be written, so that an idle process is not woken. */
+  #timer: NodeJS.Timeout | undefined;
 
   constructor(options: ErrorCountsOptions) {
     this.#options = options;
-    this.#timer = setInterval(() => void this.write(), writeEveryMs).unref();
   }
 
   /** Counts kept in memory. */
@@ -93,6 +93,7 @@ export class ErrorCounts {
 
   /** A request with a key that is not live, by the hash of the key. Whose it was is read with the batch. */
   refusedKey(hash: string, refused: Refused): void {
+    this.#writeSoon();
     const last = { ...refused, at: this.#options.now() };
     const known = this.#hashes.get(hash);
     if (known !== undefined) {
@@ -104,15 +105,26 @@ export class ErrorCounts {
   /** Writes what has come since the last batch. */
   write(): Promise<void> {
     this.#writing ??= this.#write()
-      .catch(this.#options.failed)
+      .catch((error: unknown) => {
+        this.#options.failed(error);
+        this.#writeSoon();
+      })
       .finally(() => (this.#writing = undefined));
     return this.#writing;
   }
 
   async close(): Promise<void> {
-    clearInterval(this.#timer);
     await this.#writing;
     await this.write();
+    clearTimeout(this.#timer);
+  }
+
+  #writeSoon(): void {
+    this.#timer ??= setTimeout(() => {
+      this.#timer = undefined;
+      if (this.#writing === undefined) void this.write();
+      else this.#writeSoon();
+    }, writeEveryMs).unref();
   }
 
   async #write(): Promise<void> {
@@ -159,6 +171,7 @@ export class ErrorCounts {
   }
 
   #count(outcome: Outcome, at: number, refusals: number, failures: number): void {
+    this.#writeSoon();
     const minute = at - (at % minuteMs);
     if (minute > this.#minute) this.#minute = minute;
     const { accountId, keyId, modelId, code } = outcome;

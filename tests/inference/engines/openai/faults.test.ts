@@ -469,14 +469,14 @@ describe('an upstream that fails in its answer', { timeout: 60_000 }, () => {
     await withUpstream(
       async (exchange) => {
         exchange.events();
-        for (let i = 0; i < 8; i++) {
+        for (let i = 0; i < 24; i++) {
           exchange.chunk(chatChunk({ content: '.' }));
           await delay(60);
         }
         end(exchange);
       },
-      async (engine) => assert.equal(textOf(await run(engine)), '........'),
-      () => ({ idleTimeoutMs: 300 }),
+      async (engine) => assert.equal(textOf(await run(engine)), '.'.repeat(24)),
+      () => ({ idleTimeoutMs: 1_000 }),
     );
   });
 
