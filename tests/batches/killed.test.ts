@@ -9,8 +9,8 @@ import { mulberry32 } from '../support/random.ts';
 import { TestService, noFeatures, scriptedModel } from '../support/service.ts';
 import { TestLedger } from '../support/test-ledger.ts';
 
-const kills = Number(process.env['TOKENHOUSE_BATCH_KILLS'] ?? 6);
-const lineCount = Number(process.env['TOKENHOUSE_BATCH_LINES'] ?? 400);
+const kills = Number(process.env['BATCH_KILLS'] ?? 6);
+const lineCount = Number(process.env['BATCH_LINES'] ?? 400);
 
 const config = scriptedModel(
   `- { when: { last_text: longer }, say: [{ text: ["word "] }], repeat: 20, pace_ms: 10 }
