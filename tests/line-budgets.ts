@@ -5,7 +5,7 @@
  */
 export const lineBudgets: Readonly<Record<string, number>> = {
   src: 5,
-  'src/account-api': 10912,
+  'src/account-api': 10959,
   'src/accounts': 4495,
   'src/app': 5189,
   'src/billing': 6870,

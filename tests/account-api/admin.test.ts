@@ -191,17 +191,6 @@ test('credit moves once for each key, exactly, and not out of what is not there'
   assert.deepEqual(both.map(({ body }) => body.again).toSorted(), [false, true, true]);
 });
 
-test('a request is refunded once', async () => {
-  const answer = await service.chat(ask);
-  await answer.arrayBuffer();
-  const row = await new TestLedger(service).row(answer.headers.get('x-request-id')!);
-  assert.ok(row.costMicrocents > 0n);
-  const json = { account_id: service.accountId, type: 'refund_request', request_id: row.publicId };
-  const first = await api('POST', '/v1/admin/credits', { json, once: 'a' });
-  assert.deepEqual([first.body.moved_microcents, first.body.again], [Number(row.costMicrocents), false]);
-  assert.equal((await api('POST', '/v1/admin/credits', { json, once: 'b' })).body.again, true);
-});
-
 test('a preview of rates is what they would have charged, and rates hold from then on', async () => {
   const ledger = new TestLedger(service);
   const rows = (await ledger.everyRow()).filter(({ costMicrocents }) => costMicrocents > 0n);
@@ -235,6 +224,57 @@ test('a preview of rates is what they would have charged, and rates hold from th
   const removed = await api('DELETE', `/v1/admin/account_prices?account_id=${service.accountId}&model=demo`);
   assert.equal(removed.body.ended, 1);
   assert.equal(await everybody(), rows.length + 1);
+});
+
+test('a request of any account is found by its id, and refunded once, in whole or in part', async () => {
+  const customer = await newAccount('customer');
+  await api('POST', '/v1/admin/credits', {
+    json: { account_id: customer, type: 'grant', amount_cents: 100 },
+    once: 'customer',
+  });
+  const { key } = await report(service, {
+    kind: 'create_key',
+    accountId: customer,
+    name: 'theirs',
+    expiresAt: undefined,
+  });
+  for (const { accountId, asked, part } of [
+    { accountId: service.accountId, asked: {}, part: undefined },
+    { accountId: customer, asked: { key }, part: 3 },
+  ]) {
+    const answer = await service.chat(ask, asked);
+    assert.equal(answer.status, 200, await answer.text());
+    const receipts = async (id: string) => (await api('GET', `/v1/admin/requests/${id}`)).body.data ?? [];
+    let found: any[] = []; // oxlint-disable-line typescript/no-explicit-any
+    await until(async () => (found = await receipts(answer.headers.get('x-request-id')!)).length > 0);
+    const [receipt, ...others] = found;
+    assert.equal(others.length, 0);
+    assert.deepEqual(await receipts(receipt.id), [receipt]);
+    const cost = receipt.total_cost_microcents;
+    assert.ok(cost > 3);
+    assert.deepEqual([receipt.account_id, receipt.refunded_microcents], [accountId, 0]);
+    const refund = (amount: number | undefined, reason: string) =>
+      api('POST', '/v1/admin/credits', {
+        once: crypto.randomUUID(),
+        json: {
+          account_id: accountId,
+          type: 'refund_request',
+          request_id: receipt.id,
+          ...(amount === undefined ? {} : { amount_microcents: amount }),
+          reason,
+        },
+      });
+    assert.equal((await refund(cost + 1, 'more than it cost')).status, 400);
+    const at = async () => (await api('GET', `/v1/admin/accounts/${accountId}`)).body.balance_microcents;
+    const before = await at();
+    const all = await Promise.all(['one', 'two', 'three'].map((reason) => refund(part, reason)));
+    // The same refund again moves nothing, whatever the reason; another one is refused.
+    assert.deepEqual(all.map(({ body }) => body.again).toSorted(), [false, true, true]);
+    assert.equal((await refund(1, 'another amount')).status, 409);
+    assert.equal(await at(), before + (part ?? cost));
+    assert.equal((await receipts(receipt.id))[0].refunded_microcents, part ?? cost);
+  }
+  assert.equal((await api('GET', '/v1/admin/requests/req_000000000000')).status, 404);
 });
 
 test('a suspended account is refused at once, with a reason that stays in the log', async () => {

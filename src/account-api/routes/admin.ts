@@ -34,6 +34,7 @@ import { addedBackendRoutes } from './added-backends.ts';
 import { moveCreditRoute } from './admin-credit.ts';
 import { accountName, customerRoutes, shownAccount } from './admin-customers.ts';
 import { accountPriceRoutes } from './admin-prices.ts';
+import { requestOfServerRoute } from './admin-requests.ts';
 import { membersPage, membersQuery, memberSchema } from './members.ts';
 import { entrySchema, ledgerPage, ledgerQuery } from './ledger.ts';
 import { email } from './sign-in.ts';
@@ -302,6 +303,7 @@ export const adminRoutes: readonly AccountRoute[] = [
     },
   }),
   moveCreditRoute,
+  requestOfServerRoute,
   ...accountPriceRoutes,
   route({
     method: 'get',

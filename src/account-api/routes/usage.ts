@@ -376,7 +376,7 @@ export async function readable<Rows>(report: Promise<Rows>): Promise<Rows> {
 }
 
 /** Old requests have no details, so an unknown id may belong to one. */
-const notKept = (keptSince: number): ApiError =>
+export const notKept = (keptSince: number): ApiError =>
   keptSince === 0
     ? notThere()
     : new ApiError(

@@ -179,6 +179,71 @@ for (const look of [desktop, phone])
     await person.leave();
   });
 
+for (const look of [desktop, phone])
+  test(`a request is refunded from its receipt once the effect was seen, also one of a customer: ${look.name}`, async () => {
+    const { body: customer } = await visitor.ask('POST', '/v1/admin/accounts', {
+      name: hostileName,
+      credit_cents: 100,
+      key_name: 'theirs',
+    });
+    const own = await service.chat({ model: 'demo', messages: [{ role: 'user', content: 'hi' }] });
+    const theirs = await chat(customer.key);
+    assert.deepEqual([own.status, theirs.status], [200, 200]);
+    const ids = [own, theirs].map(({ headers }) => headers.get('x-request-id')!);
+    for (const id of ids)
+      await until(async () => (await visitor.ask('GET', `/v1/admin/requests/${id}`)).status === 200);
+    const person = await signedIn(`/requests/${ids[0]}`, owner, look);
+    const { page } = person;
+    const dialog = page.getByRole('dialog');
+    await person.press('Refund');
+    await dialog.getByLabel('Reason').fill('It was <b>cut</b>');
+    await person.look();
+    await dialog.getByRole('button', { name: /^Refund \$/ }).click();
+    await dialog.waitFor({ state: 'detached' });
+    await page.locator('main dt:text("Charged") + dd:has-text("Refunded")').waitFor();
+    assert.equal(await page.getByRole('button', { name: 'Refund', exact: true }).count(), 0, 'it is refunded once');
+
+    // A customer sends the id of a request: a part of it.
+    await page.goto(`${service.accountUrl}/operator/accounts/${customer.id}`);
+    await page.getByRole('button', { name: 'More', exact: true }).click();
+    await page.getByRole('menuitem', { name: 'Refund a request' }).click();
+    await dialog.getByLabel('Id of the request').fill(` ${ids[1]} `);
+    // It is looked for in their own account first.
+    person.expects(404);
+    await dialog.getByRole('button', { name: 'Open the receipt' }).click();
+    await page.waitForURL(`${service.accountUrl}/requests/${ids[1]}`);
+    const name = page.getByRole('main').getByRole('link', { name: hostileName });
+    await name.waitFor();
+    await person.look();
+    const [receipt] = (await visitor.get(`/v1/admin/requests/${ids[1]}`)).data;
+    await person.press('Refund');
+    await dialog.getByLabel('What is refunded').selectOption('A part of it');
+    const amount = dialog.getByLabel('Amount to refund');
+    const send = dialog.getByRole('button', { name: /^Refund/ });
+    await amount.fill('99');
+    await dialog.getByText(/a refund cannot be more than that/).waitFor();
+    assert.equal(await send.isEnabled(), false);
+    await person.look();
+    await amount.fill('0.00000003');
+    await dialog.getByLabel('Reason').fill('Slow');
+    const charged = receipt.total_cost_microcents / 1e8;
+    await dialog
+      .locator('dt:text("Stays charged") + dd')
+      .getByText(`$${(charged - 3e-8).toFixed(8)}`)
+      .waitFor();
+    await dialog.getByText('$0.99').first().waitFor();
+    await person.look();
+    await send.click();
+    await dialog.waitFor({ state: 'detached' });
+    await page.locator('main dt:text("Charged") + dd:has-text("$0.00000003")').waitFor();
+    await person.look();
+    const [after] = (await visitor.get(`/v1/admin/requests/${ids[1]}`)).data;
+    assert.deepEqual([after.refunded_microcents, after.total_cost_microcents], [3, receipt.total_cost_microcents]);
+    await name.click();
+    await page.getByText('Slow').waitFor();
+    await person.leave();
+  });
+
 test('an account is found by the address of a member, whose second factor is reset', async () => {
   const person = await signedIn('/operator/accounts');
   const { page } = person;

@@ -63,6 +63,9 @@ export function centsOf(typed: string): number | undefined {
   return Number(match[1]) * 100 + Number((match[2] ?? '').padEnd(2, '0'));
 }
 
+/** What `microcentsOf` reads, to the microcent. */
+export const exactPattern = String.raw`\$?\s*\d{1,7}([.,]\d{1,8})?`;
+
 /** `0.075` in microcents: rates have more decimals than amounts. undefined: not one. */
 export function microcentsOf(typed: string): number | undefined {
   const match = /^\$?\s*(\d{1,7})(?:[.,](\d{1,8}))?$/.exec(typed.trim());

@@ -23,6 +23,7 @@ import type { CreditType } from './credit.tsx';
 import { DeleteDialog } from './delete-account.tsx';
 import { LimitsDialog } from './limits.tsx';
 import { Movements } from './movements.tsx';
+import { OpenReceiptDialog } from './open-receipt.tsx';
 import { InviteOwnerDialog } from './handover.tsx';
 import { People } from './people.tsx';
 import { SuspendDialog } from './suspend.tsx';
@@ -54,7 +55,7 @@ export default function AccountPage() {
   );
 }
 
-type Opened = { readonly credit: CreditType } | 'invite' | 'limits' | 'suspend' | 'delete';
+type Opened = { readonly credit: CreditType } | 'refund' | 'invite' | 'limits' | 'suspend' | 'delete';
 
 function ShownAccount({ of: account, crumb }: { readonly of: Account; readonly crumb: ReactNode }) {
   const t = useText<OperatorAccountTexts>('operator-accounts');
@@ -70,7 +71,7 @@ function ShownAccount({ of: account, crumb }: { readonly of: Account; readonly c
       <Menu trigger={<IconButton label={t('more')} look="plain" icon={<MoreIcon />} />}>
         <MenuItem onSelect={() => setOpen('invite')}>{t('inviteOwner')}</MenuItem>
         <MenuItem onSelect={() => setOpen({ credit: 'adjust' })}>{t('moveCredit')}</MenuItem>
-        <MenuItem onSelect={() => setOpen({ credit: 'refund_request' })}>{t('refundRequest')}</MenuItem>
+        <MenuItem onSelect={() => setOpen('refund')}>{t('refundRequest')}</MenuItem>
         <MenuLine />
         <MenuItem danger={account.status === 'active'} onSelect={() => setOpen('suspend')}>
           {account.status === 'active' ? t('suspend') : t('revive')}
@@ -112,6 +113,7 @@ function ShownAccount({ of: account, crumb }: { readonly of: Account; readonly c
       <AccountFacts of={account} />
       <Lists of={account} />
       {typeof open === 'object' && <CreditDialog of={account} type={open.credit} onClose={close} />}
+      {open === 'refund' && <OpenReceiptDialog onClose={close} />}
       {open === 'invite' && <InviteOwnerDialog of={account} onClose={close} />}
       {open === 'limits' && <LimitsDialog of={account} onClose={close} />}
       {open === 'suspend' && <SuspendDialog of={account} onClose={close} />}

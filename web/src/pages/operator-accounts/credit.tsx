@@ -14,7 +14,8 @@ import type { Account } from './account.ts';
 import type { OperatorAccountTexts } from './messages/en.ts';
 
 type Body = NonNullable<SendInput<'post', '/v1/admin/credits'>['body']>;
-export type CreditType = Body['type'];
+/** A request is refunded from its receipt. */
+export type CreditType = Exclude<Body['type'], 'refund_request'>;
 
 const movements = ['adjust', 'topup', 'expire', 'payback', 'chargeback'] as const;
 const hints = {
@@ -24,12 +25,11 @@ const hints = {
   expire: 'expireHint',
   payback: 'paybackHint',
   chargeback: 'chargebackHint',
-  refund_request: 'refundHint',
 } as const satisfies Readonly<Record<CreditType, keyof OperatorAccountTexts>>;
 
 interface CreditProps {
   readonly of: Account;
-  /** Grants and refunds are dialogs of their own; of the others one is chosen. */
+  /** A grant is a dialog of its own; of the others one is chosen. */
   readonly type: CreditType;
   readonly onClose: () => void;
 }
@@ -40,8 +40,7 @@ export function CreditDialog({ of: account, type: first, onClose }: CreditProps)
   const [type, setType] = useState(first);
   const once = useRef(newIdempotencyKey());
   const move = useSend('post', '/v1/admin/credits', { refreshes });
-  const isRefund = type === 'refund_request';
-  const title = type === 'grant' ? t('grant') : isRefund ? t('refundRequest') : t('moveCredit');
+  const title = t(type === 'grant' ? 'grant' : 'moveCredit');
   const submit = (form: FormData): void =>
     move.mutate(
       { body: bodyOf(form, account.id, type), once: once.current },
@@ -61,7 +60,7 @@ export function CreditDialog({ of: account, type: first, onClose }: CreditProps)
     <Dialog title={title} onClose={onClose}>
       <p>{t('now', { amount: formatMoney(account.available_microcents), name: account.name })}</p>
       <Form error={move.error} onSubmit={submit}>
-        {type !== 'grant' && !isRefund && (
+        {type !== 'grant' && (
           <Select
             name="type"
             label={t('kind')}
@@ -71,8 +70,7 @@ export function CreditDialog({ of: account, type: first, onClose }: CreditProps)
             onChange={({ target: { value } }) => setType(value as CreditType)}
           />
         )}
-        {(type === 'grant' || isRefund) && <p>{t(hints[type])}</p>}
-        {isRefund && <TextField name="request_id" label={t('requestId')} maxLength={128} autoComplete="off" />}
+        {type === 'grant' && <p>{t(hints[type])}</p>}
         <FieldRow>
           {type === 'adjust' && (
             <Select
@@ -84,13 +82,7 @@ export function CreditDialog({ of: account, type: first, onClose }: CreditProps)
               ]}
             />
           )}
-          <TextField
-            name="amount_cents"
-            label={t('amount')}
-            isMoney
-            optional={isRefund}
-            {...(isRefund ? { hint: t('wholeRefund') } : {})}
-          />
+          <TextField name="amount_cents" label={t('amount')} isMoney />
         </FieldRow>
         {(type === 'payback' || type === 'chargeback') && (
           <TextField
@@ -123,7 +115,6 @@ function bodyOf(form: FormData, account: string, type: CreditType): Body {
     type,
     reason: typed('reason'),
     ...(cents === undefined ? {} : { amount_cents: isDown ? -cents : cents }),
-    ...(typed('request_id') === '' ? {} : { request_id: typed('request_id') }),
     ...(typed('receipt_id') === '' ? {} : { receipt_id: typed('receipt_id') }),
   };
 }

@@ -6,13 +6,12 @@ import { Button } from '../../components/button.tsx';
 import { Dialog } from '../../components/dialog.tsx';
 import { FieldRow, Form, FormButtons, Select, TextField } from '../../components/form.tsx';
 import { Facts } from '../../components/page.tsx';
-import { microcentsOf } from '../../format/money.ts';
+import { exactPattern, microcentsOf } from '../../format/money.ts';
 import { formatNumber } from '../../format/number.ts';
 import { useText } from '../../i18n/text.ts';
 import { ChangeButtons, Difference, useChange, useUnwritable } from './change.tsx';
 import type { Change } from './change.tsx';
 import type { OperatorCatalogueTexts } from './messages/en.ts';
-import { ratePattern } from './price-dialog.tsx';
 import type { Model } from './price-dialog.tsx';
 import styles from './operator-catalogue.module.css';
 
@@ -176,9 +175,9 @@ function RateFields() {
   const t = useText<OperatorCatalogueTexts>('operator-catalogue');
   return (
     <FieldRow>
-      <TextField name="input" label={t('input')} isMoney pattern={ratePattern} hint={t('perMillion')} />
-      <TextField name="output" label={t('output')} isMoney pattern={ratePattern} hint={t('perMillion')} />
-      <TextField name="cached" label={t('cached')} isMoney pattern={ratePattern} hint={t('asInput')} optional />
+      <TextField name="input" label={t('input')} isMoney pattern={exactPattern} hint={t('perMillion')} />
+      <TextField name="output" label={t('output')} isMoney pattern={exactPattern} hint={t('perMillion')} />
+      <TextField name="cached" label={t('cached')} isMoney pattern={exactPattern} hint={t('asInput')} optional />
     </FieldRow>
   );
 }

@@ -8,7 +8,7 @@ import { FieldRow, Form, FormButtons, Select, TextField } from '../../components
 import { Facts } from '../../components/page.tsx';
 import { ErrorNote } from '../../components/state.tsx';
 import { toast } from '../../components/toast.tsx';
-import { formatMoney, microcentsOf, microcentsTyped } from '../../format/money.ts';
+import { exactPattern, formatMoney, microcentsOf, microcentsTyped } from '../../format/money.ts';
 import { formatNumber } from '../../format/number.ts';
 import { useText } from '../../i18n/text.ts';
 import { Difference, useChange, useUnwritable } from './change.tsx';
@@ -31,8 +31,6 @@ const rates = [
   'output_microcents_per_million',
 ] as const;
 const labels = { [rates[0]]: 'input', [rates[1]]: 'cached', [rates[2]]: 'output' } as const;
-/** As exact as a microcent for a million tokens. */
-export const ratePattern = String.raw`\$?\s*\d{1,7}([.,]\d{1,8})?`;
 type Rates = Readonly<Record<(typeof rates)[number], number>>;
 
 /** Rates are tried on what was used in the last 30 days before anything changes: only what was tried is saved. */
@@ -103,7 +101,7 @@ export function PriceDialog({ account, models, onClose }: PriceProps) {
               name={rate}
               label={t(labels[rate])}
               isMoney
-              pattern={ratePattern}
+              pattern={exactPattern}
               defaultValue={microcentsTyped(model[rate])}
               hint={t('list', { amount: formatMoney(model[rate], { precision: 'exact' }) })}
               onChange={change}

@@ -1,9 +1,12 @@
 import { Link } from '@tanstack/react-router';
+import { useState } from 'react';
 import type { ReactNode } from 'react';
 
 import type { AppTexts } from '../../app/messages/en.ts';
+import { useSession } from '../../api/session.ts';
 import { useGet } from '../../api/use-api.ts';
 import { Badge } from '../../components/badge.tsx';
+import { Button } from '../../components/button.tsx';
 import { Id } from '../../components/code.tsx';
 import { CopyButton } from '../../components/copy.tsx';
 import { Ending } from '../../components/ending.tsx';
@@ -18,6 +21,7 @@ import { requestRoute } from './routes.ts';
 import { Attempts } from './attempts.tsx';
 import { Arithmetic, LedgerRows } from './arithmetic.tsx';
 import { modelsOf } from './receipt.ts';
+import { RefundDialog } from './refund.tsx';
 import { RefusedRequest } from './refused.tsx';
 import type { Receipt } from './receipt.ts';
 import type { UsageTexts } from './messages/en.ts';
@@ -25,7 +29,12 @@ import type { UsageTexts } from './messages/en.ts';
 export default function RequestPage() {
   const t = useText<UsageTexts>('usage');
   const { id } = requestRoute.useParams();
-  const found = useGet('/v1/generation', { query: { id } });
+  const { account, isOperator } = useSession();
+  const own = useGet('/v1/generation', { query: { id } }, { enabled: account !== undefined });
+  const isElsewhere = account === undefined || own.error?.status === 404;
+  // An operator is sent ids of any account.
+  const ofServer = useGet('/v1/admin/requests/{id}', { path: { id } }, { enabled: isOperator && isElsewhere });
+  const found = isOperator && isElsewhere ? ofServer : own;
   const crumb = <Link to="/requests">{t('requests')}</Link>;
   if (found.error?.status === 404) return <RefusedRequest id={id} crumb={crumb} />;
   if (found.data === undefined)
@@ -38,12 +47,17 @@ export default function RequestPage() {
         )}
       </Page>
     );
-  if (found.data.object === 'list') return <Several of={found.data.data} crumb={crumb} />;
-  return <ShownReceipt of={found.data} crumb={crumb} />;
+  const receipts: readonly AnyReceipt[] = found.data.object === 'list' ? found.data.data : [found.data];
+  const [receipt] = receipts;
+  if (receipt === undefined || receipts.length > 1) return <Several of={receipts} crumb={crumb} />;
+  return <ShownReceipt of={receipt} crumb={crumb} />;
 }
 
+/** With its account, where it is not one of the account that is looked at. */
+type AnyReceipt = Receipt & { readonly account_id?: string; readonly account_name?: string };
+
 /** Public ids are short, and clients choose theirs: an id may be that of several requests. */
-function Several({ of: receipts, crumb }: { readonly of: readonly Receipt[]; readonly crumb: ReactNode }) {
+function Several({ of: receipts, crumb }: { readonly of: readonly AnyReceipt[]; readonly crumb: ReactNode }) {
   const t = useText<UsageTexts>('usage');
   return (
     <Page title={t('several', { n: receipts.length })} lead={t('severalText')} crumb={crumb}>
@@ -63,6 +77,9 @@ function Several({ of: receipts, crumb }: { readonly of: readonly Receipt[]; rea
                 </Link>
               ),
             },
+            ...(receipts.some(({ account_id: id }) => id !== undefined)
+              ? [{ head: t('account'), cell: (receipt: AnyReceipt) => <bdi>{receipt.account_name}</bdi> }]
+              : []),
             { head: t('model'), cell: (receipt) => <ServedModel of={receipt} /> },
             { head: t('state'), cell: (receipt) => <Ending of={receipt} /> },
             { head: t('ledgerId'), cell: ({ id }) => <code>{id}</code> },
@@ -78,7 +95,7 @@ function Several({ of: receipts, crumb }: { readonly of: readonly Receipt[]; rea
   );
 }
 
-function ShownReceipt({ of: receipt, crumb }: { readonly of: Receipt; readonly crumb: ReactNode }) {
+function ShownReceipt({ of: receipt, crumb }: { readonly of: AnyReceipt; readonly crumb: ReactNode }) {
   const t = useText<UsageTexts>('usage');
   const { latency_ms: firstMs, generation_time_ms: restMs, tokens_completion: tokens } = receipt;
   const { asked, served } = modelsOf(receipt);
@@ -98,7 +115,12 @@ function ShownReceipt({ of: receipt, crumb }: { readonly of: Receipt; readonly c
           <Time at={receipt.ended_at} />
         </>
       }
-      actions={<CopyButton wide look="plain" text={receipt.request_id} label={t('copyId')} />}
+      actions={
+        <>
+          <RefundButton of={receipt} />
+          <CopyButton wide look="plain" text={receipt.request_id} label={t('copyId')} />
+        </>
+      }
     >
       {receipt.error_code !== null && <ErrorExplained code={receipt.error_code} error={receipt.error} />}
       {receipt.warnings.length > 0 && <Warnings of={receipt.warnings} />}
@@ -144,6 +166,22 @@ function ShownReceipt({ of: receipt, crumb }: { readonly of: Receipt; readonly c
       </Panel>
       <p>{t('noContent')}</p>
     </Page>
+  );
+}
+
+/** For operators, as long as the charge can be refunded. */
+function RefundButton({ of: receipt }: { readonly of: AnyReceipt }) {
+  const t = useText<UsageTexts>('usage');
+  const { account, isOperator } = useSession();
+  const [isOpen, setIsOpen] = useState(false);
+  const payer = receipt.account_id ?? account?.id;
+  if (!isOperator || payer === undefined || receipt.total_cost_microcents === 0 || receipt.refunded_microcents > 0)
+    return null;
+  return (
+    <>
+      <Button onClick={() => setIsOpen(true)}>{t('refundRow')}</Button>
+      {isOpen && <RefundDialog of={receipt} account={payer} onClose={() => setIsOpen(false)} />}
+    </>
   );
 }
 
@@ -208,24 +246,32 @@ function Fallbacks({ of: fallbacks }: { readonly of: NonNullable<Receipt['fallba
   );
 }
 
-function RunFacts({ of: receipt }: { readonly of: Receipt }) {
+function RunFacts({ of: receipt }: { readonly of: AnyReceipt }) {
   const t = useText<UsageTexts>('usage');
   const { zdr, generation_time_ms: restMs, client_request_id: clientId } = receipt;
-  const filtered = (search: object, text: ReactNode): ReactNode => (
-    <Link to="/requests" search={search as never}>
-      {text}
-    </Link>
-  );
+  const { account_id: customer, account_name: customerName } = receipt;
+  // The lists behind links are those of the account that is looked at.
+  const filtered = (search: object, text: ReactNode): ReactNode =>
+    customer !== undefined ? (
+      text
+    ) : (
+      <Link to="/requests" search={search as never}>
+        {text}
+      </Link>
+    );
   const linked = (model: string): ReactNode => filtered({ model }, model);
   const { asked, served } = modelsOf(receipt);
-  const key = (
-    <Link to={`/keys/${receipt.key_id}`}>
-      <bdi>{receipt.key_name ?? receipt.key_id}</bdi>
+  const keyName = <bdi>{receipt.key_name ?? receipt.key_id}</bdi>;
+  const key = customer === undefined ? <Link to={`/keys/${receipt.key_id}`}>{keyName}</Link> : keyName;
+  const payer = customer !== undefined && (
+    <Link to={`/operator/accounts/${customer}`}>
+      <bdi>{customerName === '' ? customer : customerName}</bdi>
     </Link>
   );
   return (
     <Facts
       facts={[
+        ...(payer === false ? [] : [[t('account'), payer] as const]),
         [t('requestId'), <Id value={receipt.request_id} />],
         ...(clientId === null ? [] : [[t('clientId'), <Id value={clientId} />] as const]),
         [t('ledgerId'), <Id value={receipt.id} />],

@@ -101,6 +101,7 @@ const de: Translated<OperatorAccountTexts> = {
   now: '{name} hat {amount} verfügbar.',
   ofBalance: 'von einem Saldo von {amount}',
   ofPlan: 'wie im Tarif oder auf dem Server',
+  openReceipt: 'Quittung öffnen',
   owner: 'Inhaber',
   ownerEmail: 'E-Mail des Inhabers',
   ownPrices: { one: '{n} eigener Preis', other: '{n} eigene Preise' },
@@ -118,7 +119,7 @@ const de: Translated<OperatorAccountTexts> = {
   receiptHint: 'Seine Nummer: er bekommt eine Gutschrift.',
   refunded: 'Erstattung',
   refundHint:
-    'Gibt zurück, was eine Anfrage gekostet hat, einmal. Ihre Id steht in der Quittung und in der Kopfzeile x-request-id.',
+    'Ihre Quittung zeigt, was sie gekostet hat und was eine Erstattung bewirkt. Die Id steht in der Kopfzeile x-request-id der Antwort.',
   refundRequest: 'Anfrage erstatten',
   release: 'Zweiten Faktor zurücksetzen',
   releaseAction: 'Zurücksetzen',
@@ -162,7 +163,6 @@ const de: Translated<OperatorAccountTexts> = {
   usage: 'Nutzung',
   viewer: 'Lesend',
   what: 'Was',
-  wholeRefund: 'Leer: alles, was sie gekostet hat.',
 };
 
 export default de;

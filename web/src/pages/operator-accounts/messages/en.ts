@@ -98,6 +98,7 @@ const en = {
   now: '{name} has {amount} available.',
   ofBalance: 'of a balance of {amount}',
   ofPlan: 'as its plan or the server has it',
+  openReceipt: 'Open the receipt',
   owner: 'Owner',
   ownerEmail: 'E-mail of its owner',
   ownPrices: { one: '{n} price of its own', other: '{n} prices of its own' },
@@ -114,7 +115,7 @@ const en = {
   receipt: 'Receipt of the payment',
   receiptHint: 'Its number: it gets a credit note.',
   refunded: 'Refund',
-  refundHint: 'Gives back what a request cost, once. Its id is in the receipt and in the header x-request-id.',
+  refundHint: 'Its receipt shows what it cost and what a refund does. The id is in the answer’s header x-request-id.',
   refundRequest: 'Refund a request',
   release: 'Reset a second factor',
   releaseAction: 'Reset',
@@ -156,7 +157,6 @@ const en = {
   usage: 'Usage',
   viewer: 'Viewer',
   what: 'What',
-  wholeRefund: 'Empty: all that it cost.',
 } as const satisfies Catalogue;
 
 export default en;

@@ -99,6 +99,7 @@ const zh: Translated<OperatorAccountTexts> = {
   now: '{name} 可用额度为 {amount}。',
   ofBalance: '余额 {amount}',
   ofPlan: '按套餐或服务器',
+  openReceipt: '打开收据',
   owner: '所有者',
   ownerEmail: '所有者的电子邮件',
   ownPrices: { other: '{n} 个专属价格' },
@@ -115,7 +116,7 @@ const zh: Translated<OperatorAccountTexts> = {
   receipt: '付款收据',
   receiptHint: '收据编号：将为其开具贷项通知单。',
   refunded: '退还',
-  refundHint: '退还一个请求的费用，仅一次。其 ID 在收据和响应头 x-request-id 中。',
+  refundHint: '其收据显示费用以及退还的效果。ID 在响应头 x-request-id 中。',
   refundRequest: '退还请求费用',
   release: '重置第二验证因素',
   releaseAction: '重置',
@@ -156,7 +157,6 @@ const zh: Translated<OperatorAccountTexts> = {
   usage: '用量',
   viewer: '只读',
   what: '内容',
-  wholeRefund: '留空：全部费用。',
 };
 
 export default zh;

@@ -139,6 +139,22 @@ const de: Translated<UsageTexts> = {
     other: '{n} Anfragen wurden in diesem Zeitraum abgelehnt.',
   },
   noneRefused: 'Für diese Filter gibt es keine abgelehnte Anfrage.',
+  account: 'Konto',
+  balance: 'Saldo des Kontos',
+  cancel: 'Abbrechen',
+  movement: '{from} → {to}',
+  refundAction: '{amount} erstatten',
+  refundAmount: 'Betrag der Erstattung',
+  refundBefore: 'Diese Anfrage wurde schon erstattet; jetzt hat sich nichts bewegt.',
+  refundDone: '{amount} erstattet; der Saldo ist {balance}.',
+  refundHint: 'Eine Anfrage kann einmal erstattet werden: was von ihrer Belastung übrig bleibt, bleibt belastet.',
+  refundPart: 'Ein Teil davon',
+  refundTooMuch: 'Die Anfrage hat {amount} gekostet; mehr kann nicht erstattet werden.',
+  refundWhat: 'Was erstattet wird',
+  refundWhole: 'Die ganze Belastung',
+  reason: 'Grund',
+  reasonHint: 'Das Konto sieht ihn neben der Bewegung.',
+  staysCharged: 'Bleibt belastet',
 };
 
 export default de;

@@ -135,6 +135,22 @@ const en = {
     'requests were refused in this period. They have no receipt and cost nothing. Of all that were refused, the last hundred are listed.',
   refusedNote: { one: '{n} request was refused in this period.', other: '{n} requests were refused in this period.' },
   noneRefused: 'No refused request is kept for these filters.',
+  account: 'Account',
+  balance: 'Balance of the account',
+  cancel: 'Cancel',
+  movement: '{from} → {to}',
+  refundAction: 'Refund {amount}',
+  refundAmount: 'Amount to refund',
+  refundBefore: 'This request was refunded before; nothing moved now.',
+  refundDone: '{amount} refunded; the balance is {balance}.',
+  refundHint: 'A request can be refunded once: what is left of its charge stays charged.',
+  refundPart: 'A part of it',
+  refundTooMuch: 'The request cost {amount}; a refund cannot be more than that.',
+  refundWhat: 'What is refunded',
+  refundWhole: 'The whole charge',
+  reason: 'Reason',
+  reasonHint: 'The account sees it beside the movement.',
+  staysCharged: 'Stays charged',
 } as const satisfies Catalogue;
 
 export default en;

@@ -131,6 +131,22 @@ const zh: Translated<UsageTexts> = {
   refusedLead: '个请求在此期间被拒绝。它们没有收据，也不收费。下面列出最近被拒绝的一百个。',
   refusedNote: { other: '此期间有 {n} 个请求被拒绝。' },
   noneRefused: '没有符合这些筛选条件的被拒绝请求。',
+  account: '账户',
+  balance: '账户余额',
+  cancel: '取消',
+  movement: '{from} → {to}',
+  refundAction: '退还 {amount}',
+  refundAmount: '退还金额',
+  refundBefore: '此请求之前已退还；现在没有变动。',
+  refundDone: '已退还 {amount}；余额为 {balance}。',
+  refundHint: '一个请求只能退还一次：其余费用仍会计费。',
+  refundPart: '其中一部分',
+  refundTooMuch: '该请求的费用为 {amount}；退还金额不能超过它。',
+  refundWhat: '退还内容',
+  refundWhole: '全部费用',
+  reason: '原因',
+  reasonHint: '账户会在变动旁看到它。',
+  staysCharged: '仍然计费',
 };
 
 export default zh;
