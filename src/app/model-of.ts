@@ -40,6 +40,7 @@ export function modelOf(config: ModelConfig, inFile?: SamplingDefaults): Model {
     successor: config.successor,
     leadsToSuccessor: config.leadsToSuccessor,
     aliases: config.aliases.length === 0 ? undefined : config.aliases,
+    adapterOf: config.adapterOf,
     dedicatedTo: config.dedicatedTo.length === 0 ? undefined : new Set(config.dedicatedTo),
   };
 }

@@ -111,6 +111,7 @@ export const cardSchema = Type.Object(
         ),
         successor: Type.Optional(text('Id of the model that is to be used after the retirement.')),
         alias_of: Type.Optional(text('This card is of another name of the model with this id.')),
+        adapter_of: Type.Optional(text('Id of the model that this one is a fine-tuned adapter (LoRA) of.')),
         defaults: Type.Optional(defaults),
         capabilities,
         pricing,

@@ -39,6 +39,7 @@ export function modelCard(model: Model, prices: Prices, created: number) {
       ...(model.deprecationDate === undefined ? {} : { deprecation_date: model.deprecationDate }),
       ...(model.successor === undefined ? {} : { successor: model.successor }),
       ...(model.aliasOf === undefined ? {} : { alias_of: model.aliasOf }),
+      ...(model.adapterOf === undefined ? {} : { adapter_of: model.adapterOf }),
       ...(Object.keys(defaults).length === 0 ? {} : { defaults }),
       capabilities: {
         ...flagsOnCard(generalFlags, capabilities),

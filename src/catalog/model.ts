@@ -54,6 +54,8 @@ export interface Model {
   readonly answersAs?: string | undefined;
   /** The id of the model, if the card has another name. */
   readonly aliasOf?: string | undefined;
+  /** The id of the model whose adapter it is. */
+  readonly adapterOf?: string | undefined;
   /** The only accounts that may use it; absent: every account may. */
   readonly dedicatedTo?: ReadonlySet<string> | undefined;
 }

@@ -45,6 +45,7 @@ export async function listModels(context: Context): Promise<number> {
     rows.map(({ model, backends }) => ({
       id: model.id,
       display_name: model.displayName,
+      adapter_of: model.adapterOf ?? null,
       context_length: model.contextLength,
       max_output_tokens: model.maxOutputTokens,
       backends,
@@ -52,7 +53,7 @@ export async function listModels(context: Context): Promise<number> {
     table(
       ['id', 'context', 'output', 'size', 'state', 'memory', 'tokens/s', 'backends'],
       rows.map(({ model, backends }) => [
-        model.id,
+        model.adapterOf === undefined ? model.id : `${model.id} (adapter of ${model.adapterOf})`,
         model.contextLength,
         model.maxOutputTokens ?? 'window',
         sizeInWords(backends.map(({ bytes }) => bytes)),
@@ -117,6 +118,7 @@ export async function showModel(context: Context, _options: object, named = ''):
       id,
       display_name: displayName,
       description: description ?? null,
+      adapter_of: model.adapterOf ?? null,
       context_length: contextLength,
       max_output_tokens: maxOutputTokens,
       sampling,
@@ -128,6 +130,7 @@ export async function showModel(context: Context, _options: object, named = ''):
       [id!, displayName],
       [
         ...(description === undefined ? [] : [['description', description]]),
+        ...(model.adapterOf === undefined ? [] : [['adapter of', model.adapterOf]]),
         ['context', contextLength],
         ['output', maxOutputTokens ?? 'window'],
         ...Object.entries(prices).map(([name, price]) => [name.replaceAll('_', ' '), price]),

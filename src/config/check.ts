@@ -203,7 +203,8 @@ function forExample(schema: SchemaNode, path: Path): string {
   return `; for example ${typeof key === 'string' ? `${key}: ` : ''}${text}`;
 }
 
-function nameOf(path: Path): string {
+/** The name of a setting in messages. */
+export function nameOf(path: Path): string {
   if (path.length === 0) return 'the file';
   return path
     .map((step, index) => (typeof step === 'number' ? `[${step}]` : index === 0 ? step : `.${step}`))

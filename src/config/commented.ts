@@ -72,11 +72,12 @@ function exampleItem(node: SchemaNode, indent: string): readonly string[] {
 
 /** An absent group, as a comment. */
 function exampleGroup(node: SchemaNode, indent: string): readonly string[] {
-  return Object.entries(node.properties ?? {}).flatMap(([key, { examples, description, items }]) =>
-    isOfGroups(items)
-      ? [`${indent}${key}: # ${description ?? ''}`, ...exampleItem(items!, indent)]
-      : [`${indent}${key}: ${scalar(examples?.[0])} # ${description ?? ''}`],
-  );
+  return Object.entries(node.properties ?? {}).flatMap(([key, member]) => {
+    const { examples, description = '', items, properties } = member;
+    if (isOfGroups(items)) return [`${indent}${key}: # ${description}`, ...exampleItem(items!, indent)];
+    if (properties !== undefined) return [`${indent}${key}: # ${description}`, ...exampleGroup(member, `${indent}  `)];
+    return [`${indent}${key}: ${scalar(examples?.[0])} # ${description}`];
+  });
 }
 
 /** The other kinds of entry, each as a comment with examples. */

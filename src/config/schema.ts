@@ -99,7 +99,8 @@ function refuseManyWorkers(workers: number, list: readonly ModelConfig[], readin
       `workers is ${here}, and ${embedded.id} runs embedded (engine: llama), so each worker would load it and compete for ` +
         'the processors; write workers: 1, or run the model in a llama-server of its own and name that as a backend (engine: openai, flavor: llama-server)',
     );
-  for (const [index, model] of list.entries()) {
+  // An adapter has the backends of its base.
+  for (const [index, model] of list.filter(({ adapterOf }) => adapterOf === undefined).entries()) {
     const { backends, sources } = model;
     const inFile = [
       ...backends.map((backend, listed) => ({ backend, place: placeInFile(model, listed) })),

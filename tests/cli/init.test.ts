@@ -142,6 +142,8 @@ models:
       - { engine: openai, name: g, flavor: vllm, managed: { command: [vllm, --port, "{port}"], group: gpu-0 } }
   - id: sold
     aliases: [ { name: old } ]
+    adapters:
+      - { id: tuned, pricing: { input_cents_per_million: 5, output_cents_per_million: 1 } }
     context_length: 100
     pricing: { input_cents_per_million: 5, output_cents_per_million: 1 }
     tiers:

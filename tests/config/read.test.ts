@@ -154,6 +154,8 @@ describe('an empty file', () => {
 /** A model that is right, to put faults into. */
 const model = (lines: string, backend = '{ engine: scripted, scripts: [{}] }') =>
   `models:\n  - id: a\n    context_length: 100\n    pricing: { input_cents_per_million: 5, output_cents_per_million: 20 }\n${lines}    backends: [${backend}]\n`;
+const adapted = (adapters: string, server = 'flavor: vllm, url: "http://a/v1"') =>
+  model(`    adapters: ${adapters}\n`, `{ engine: openai, ${server} }`);
 const priced = (pricing: string) =>
   `models:\n  - id: a\n    context_length: 100\n    pricing: ${pricing}\n    backends: [{ engine: scripted, scripts: [{}] }]\n`;
 const llama = (rest: string) => `{ engine: llama, ${rest} }`;
@@ -288,6 +290,30 @@ models:
   [model('    leads_to_successor: ‸true\n'), /leads nowhere without a successor and a deprecation_date/],
   [model('    aliases: [ { name: ‸A } ]\n'), /"A" names "a" already/],
   [model('    aliases: [ { name: x }, { name: ‸X } ]\n'), /"X" names "a" already/],
+  // Adapters.
+  [adapted('[ { id: ‸A } ]'), /id "A" is the same as "a".*case is ignored/],
+  [adapted('[ { id: b }, { id: ‸B } ]'), /id "B" is the same as "b"/],
+  [adapted('[ { id: b } ]\n    aliases: [ { name: ‸B } ]'), /"B" names "b" already/],
+  [adapted('[ { id: b, ‸backends: [] } ]'), /unknown key "backends" in models\[0\]\.adapters\[0\]/],
+  [adapted('[ { id: b, price_multiple: ‸1.00001 } ]'), /more than four decimals/],
+  [
+    adapted('[ { id: b, price_multiple: ‸2, pricing: { input_cents_per_million: 5, output_cents_per_million: 1 } } ]'),
+    /the price is given twice/,
+  ],
+  [
+    adapted('[ { id: b, pricing: ‸{ input_cents_per_million: 5 } } ]'),
+    /"output_cents_per_million" is missing in models\[0\]\.adapters\[0\]\.pricing/,
+  ],
+  [model('    adapters: ‸[ { id: b } ]\n'), /the backend "scripted" \(scripted\) cannot apply an adapter/],
+  [adapted('‸[ { id: b } ]', 'flavor: lm-studio, url: "http://a/v1"'), /"openai" \(lm-studio\) cannot apply/],
+  [
+    adapted('‸[ { id: b } ]', 'flavor: vllm, managed: { command: [ vllm, --port, "{port}" ] }'),
+    /the service starts the server of "openai" \(managed\) for one model/,
+  ],
+  [
+    adapted('[ ‸{ id: b } ]', 'flavor: llama-server, url: "http://a/v1"'),
+    /"lora_id" is missing, without which llama-server/,
+  ],
   [model('    hedge: { after: ‸p99 }\n'), /after is "p99"/],
   [model('    hedge: { after: ‸0 }\n'), /after is 0/],
   [model('    fallback: [ ‸A ]\n'), /"A" is the model itself/],

@@ -358,6 +358,9 @@ export const adminRoutes: readonly AccountRoute[] = [
                 description: 'Those of the configuration alone, without those of a model file.',
               },
             ),
+            adapter_of: nullable(
+              Type.String({ description: 'The model whose fine-tuned adapter it is; it is written there.' }),
+            ),
             successor: nullable(Type.String()),
             leads_to_successor: Type.Boolean(),
           }),
@@ -385,6 +388,7 @@ export const adminRoutes: readonly AccountRoute[] = [
             aliases: model.aliases.map(({ name, isListed, answers }) => ({ name, listed: isListed, answers })),
             sampling: model.sampling,
             written_defaults: defaultsOnCard(model.defaults),
+            adapter_of: model.adapterOf ?? null,
             successor: model.successor ?? null,
             leads_to_successor: model.leadsToSuccessor,
           })),

@@ -24,7 +24,9 @@ const serversAtOnce = 4;
  */
 export async function lookAtClaims(patient: Context, write: boolean): Promise<readonly Finding[]> {
   const { config } = patient;
-  const wanted = config.models.flatMap((model) =>
+  // An adapter is served by the servers of its base, and the file has them there.
+  const models = config.models.filter(({ adapterOf }) => adapterOf === undefined);
+  const wanted = models.flatMap((model) =>
     model.backends.flatMap((backend) =>
       backend.engine === 'openai' && backend.managed === undefined ? [{ model, backend }] : [],
     ),
@@ -39,7 +41,7 @@ export async function lookAtClaims(patient: Context, write: boolean): Promise<re
   }
   const findings = looked.flatMap((each) => findingsOf(each));
   if (!write) return findings;
-  const corrections = config.models.flatMap((model) => correctionOf(model, looked) ?? []);
+  const corrections = models.flatMap((model) => correctionOf(model, looked) ?? []);
   return [...findings, await corrected(patient, corrections)];
 }
 

@@ -234,12 +234,21 @@ const openai = group(
         : refuseOthers(url, others, at, reading),
     /** The name of a server that is called by its address, for TLS and as `Host`. */
     serverName: undefined as string | undefined,
+    /** Which adapter its server applies, for the models that have some. */
+    adapter: undefined as AdapterInUse | undefined,
     apiKey: apiKeyInUse(apiKey, apiKeyEnv, at, reading),
     concurrencyMax,
     queueMax,
     specialTokens: { mode: specialTokens, texts: specialTokenTexts },
   }),
 );
+
+export interface AdapterInUse {
+  /** Its name on the server; undefined: none, although the server has some. */
+  readonly name: string | undefined;
+  /** What each request says about it, besides the name of the model. */
+  readonly fields: Readonly<Record<string, unknown>>;
+}
 
 /** The address of a server that the service starts is known when it has been started. */
 function refuseOthers(

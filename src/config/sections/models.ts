@@ -24,12 +24,15 @@ import {
   textLike,
   value,
   wordSchema,
+  type Entry,
   type Reading,
   type Setting,
   type ValueOf,
 } from '../setting.ts';
+import { adapters, backendsWith, pricingOf, reportUnservable, type AdapterConfig } from './adapters.ts';
 import { backends, type BackendConfig } from './backends.ts';
-import { pricing } from './pricing.ts';
+import { dedicatedTo, modelIdPattern } from './model-names.ts';
+import { multiple, pricing } from './pricing.ts';
 import { reasoning } from './reasoning.ts';
 
 /** Without a default: an omitted flag is derived from what the backends support (`capabilities.ts`). */
@@ -110,18 +113,8 @@ const defaults = group(
   }),
 );
 
-/** In ten-thousandths. */
 const tierPrice = required(
-  number(
-    { minimum: 0, maximum: 100 },
-    'its price as a multiple of the usual one, also of the prices of an account; at most four decimals',
-    { example: 2 },
-    (written, at, { report }) => {
-      const part = Math.round(written * 10_000);
-      if (Math.abs(part - written * 10_000) > 1e-6) report(at, 'has more than four decimals; round it');
-      return BigInt(part);
-    },
-  ),
+  multiple('its price as a multiple of the usual one, also of the prices of an account; at most four decimals', 2),
 );
 
 const tiers = group('service tiers besides default: places in the queue, and what they cost', {
@@ -171,8 +164,6 @@ const hedgeAfter: Setting<number | 'p95' | undefined> = {
   read: (written) => (written === 'p95' || written === undefined ? written : 1_000 * (written as number)),
 };
 
-const modelIdPattern = '^[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,127}$';
-
 const alias = group(
   'another name of the model',
   {
@@ -189,6 +180,13 @@ const aliases = list(alias, {
   maxItems: 64,
   example: [{ name: 'my-old-name' }],
   description: 'other names of the model in requests',
+});
+
+const template = group('how messages become a prompt', {
+  default_system: choice(['none', 'template'], 'whether the system message that the template adds by default is used', {
+    default: 'template',
+    example: 'none',
+  }),
 });
 
 const model = (scriptSchema: SchemaNode) =>
@@ -223,12 +221,10 @@ const model = (scriptSchema: SchemaNode) =>
         },
       ),
       aliases,
-      dedicated_to: list(textLike('^acct_[0-9A-Za-z]{1,32}$', 'an account', { example: 'acct_1C9VER1i2IGG' }), {
-        minItems: 1,
-        maxItems: 1000,
-        example: ['acct_1C9VER1i2IGG'],
-        description: 'the only accounts that can see and use the model; their requests may carry `Service-Request-Tag`',
-      }),
+      dedicated_to: dedicatedTo(
+        'the only accounts that can see and use the model; their requests may carry `Service-Request-Tag`',
+      ),
+      adapters,
       context_length: required(integer(16, 1e8, 'tokens of prompt and answer together', { example: 8192 })),
       max_output_tokens: maxOutputTokens,
       pricing: required(pricing),
@@ -240,13 +236,7 @@ const model = (scriptSchema: SchemaNode) =>
       capabilities,
       reasoning,
       zdr,
-      template: group('how messages become a prompt', {
-        default_system: choice(
-          ['none', 'template'],
-          'whether the system message that the template adds by default is used',
-          { default: 'template', example: 'none' },
-        ),
-      }),
+      template,
       fallback: list(textLike(modelIdPattern, 'the id of a model', { example: 'my-other-model' }), {
         maxItems: 8,
         example: ['my-other-model'],
@@ -278,9 +268,36 @@ const model = (scriptSchema: SchemaNode) =>
         report: (inside, what) => reading.report([...at, ...inside], what),
         show: (inside, inUse) => reading.show([...at, ...inside], inUse),
       });
-      return { ...others, displayName, ...promised, backends: listed, sources, disabled };
+      const { embeddings, rerank } = promised.capabilities;
+      const writesText = !embeddings.supported && !rerank.supported;
+      reportUnservable({ ...others, writesText }, all, at, reading);
+      const base = { ...others, displayName, ...promised, adapterOf: undefined as string | undefined };
+      return { ...base, ...backendsWith({ backends: listed, sources, disabled }, base) };
     },
   );
+
+type WrittenModel = ValueOf<ReturnType<typeof model>>;
+
+/**
+ * The model that an adapter of another one is: the only place that knows the difference. It is retired with its base, and nothing else
+ * stands in for it.
+ */
+const adapterModel = (base: WrittenModel, adapter: AdapterConfig): WrittenModel => ({
+  ...base,
+  ...backendsWith(base, base, adapter),
+  id: adapter.id,
+  adapterOf: base.id,
+  adapters: [],
+  aliases: [],
+  fallback: [],
+  successor: undefined,
+  leadsToSuccessor: false,
+  displayName: adapter.displayName ?? adapter.id,
+  description: adapter.description ?? base.description,
+  ownedBy: adapter.ownedBy ?? base.ownedBy,
+  dedicatedTo: adapter.dedicatedTo.length === 0 ? base.dedicatedTo : adapter.dedicatedTo,
+  pricing: pricingOf(adapter, base.pricing),
+});
 
 /** Servers that do not accept the field in a request, and where it is set instead. */
 export const deafServers: readonly {
@@ -352,13 +369,21 @@ export const models = (scriptSchema: SchemaNode) =>
   list(
     model(scriptSchema),
     { minItems: 1, maxItems: 1000, description: 'the served models' },
-    (entries, at, { report }) => {
+    (written, at, { report }) => {
+      const entries = written.flatMap(([index, base]): readonly Entry<WrittenModel>[] => [
+        [index, base],
+        ...base.adapters.map((adapter) => [index, adapterModel(base, adapter)] as const),
+      ]);
+      const places = written.flatMap(([index, { adapters: own }]) => [
+        [index],
+        ...own.map(({ place }) => [index, 'adapters', place]),
+      ]);
       reportTwins(
-        entries,
+        entries.map(([, each], order) => [order, each]),
         ({ id }) => id.toLowerCase(),
-        ([index, { id }], earlier) =>
+        ([order, { id }], earlier) =>
           report(
-            [...at, index, 'id'],
+            [...at, ...places[order]!, 'id'],
             `the id "${id}" is the same as "${earlier.id}" (case is ignored), so requests would be ambiguous; rename one`,
           ),
       );

@@ -1,3 +1,4 @@
+import { nameOf } from '../check.ts';
 import { camel } from '../../platform/camel-case.ts';
 import { decimalText } from '../decimal.ts';
 import type { Path } from '../document.ts';
@@ -8,6 +9,17 @@ const price = (unit: Unit, description: string, example: number) =>
   number({ minimum: 0, maximum: 1e15 }, description, { example }, (written, at, reading) =>
     microcents(unit, written, at, reading),
   );
+
+/** A multiple of 1 in `multiple`. */
+export const multipleUnit = 10_000n;
+
+/** In ten-thousandths. */
+export const multiple = (description: string, example: number) =>
+  number({ minimum: 0, maximum: 100 }, description, { example }, (written, at, { report }) => {
+    const part = Math.round(written * 10_000);
+    if (Math.abs(part - written * 10_000) > 1e-6) report(at, 'has more than four decimals; round it');
+    return BigInt(part);
+  });
 
 /** The forms of each price in the file; `config show` uses the first. */
 const priceForms = {
@@ -64,7 +76,7 @@ function pricesInUse(
       const [form, example] = isInCents ? [inCents, 5] : [inDollars, 0.05];
       report(
         at,
-        `"${form}" is missing in models[${at[1]}].pricing; add it, for example ${form}: ${example}, or 0 to give these tokens away`,
+        `"${form}" is missing in ${nameOf(at)}; add it, for example ${form}: ${example}, or 0 to give these tokens away`,
       );
     }
     return inUse ?? 0n;

@@ -66,6 +66,8 @@ export interface OpenAiEngineOptions {
   readonly systemFirst?: boolean;
   /** How special tokens in clients' texts are handled. Default: they pass. */
   readonly specialTokens?: SpecialTokens;
+  /** Sent with every request, besides the fields of the flavor: which adapter the server applies. */
+  readonly fields?: Readonly<Record<string, unknown>>;
 }
 
 /** Generates on any OpenAI-compatible server, always streaming. */
@@ -143,6 +145,7 @@ class OpenAiEngine implements Engine {
       forward: options.forward ?? [],
       specialTokens: options.specialTokens ?? { mode: 'pass', texts: [] },
       systemFirst: options.systemFirst ?? false,
+      fields: options.fields,
       // New for each engine: entries cached by a server can be found again as long as this engine lives.
       salts: new CacheSalts(options.saltKey ?? randomBytes(32)),
     };
@@ -298,7 +301,7 @@ class OpenAiEngine implements Engine {
     try {
       const events = await runTask(request, task, {
         pool: (this.#taskPool ??= this.#openTaskPool()),
-        always: saltFields(request, this.#server),
+        always: { ...saltFields(request, this.#server), ...this.#server.fields },
         flavor: this.#flavor,
         name: this.#name,
         model: this.#server.model,

@@ -23,6 +23,8 @@ export interface UpstreamServer {
   /** Whether the model's template accepts system messages only at the beginning: later ones then become user text. */
   readonly systemFirst: boolean;
   readonly salts: CacheSalts;
+  /** Sent with every request, besides those of the flavor. */
+  readonly fields?: Readonly<Record<string, unknown>> | undefined;
 }
 
 export type ForwardedField = 'top_k' | 'min_p' | 'repetition_penalty';
@@ -59,6 +61,7 @@ export function upstreamRequest(
   }
   body['stream'] = true;
   Object.assign(body, flavor.always);
+  if (server.fields !== undefined) Object.assign(body, server.fields);
   return { path: prompt.type === 'messages' ? '/chat/completions' : '/completions', body };
 }
 

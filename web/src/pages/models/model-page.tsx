@@ -204,6 +204,7 @@ function CardFacts({ of: { card, sampling, retires_at: retiresAt } }: { readonly
   const facts: readonly (readonly [string, ReactNode] | undefined)[] = [
     [t('name'), <bdi>{card.display_name}</bdi>],
     [t('ownedBy'), <bdi>{card.owned_by}</bdi>],
+    service.adapter_of === undefined ? undefined : [t('adapterOf'), <code>{service.adapter_of}</code>],
     service.tier === undefined ? undefined : [t('tier'), <bdi>{service.tier}</bdi>],
     retiresAt === null ? undefined : [t('retires'), <Time at={retiresAt} full />],
     effort.efforts.length < 2

@@ -57,20 +57,24 @@ function ShownModel({ of: model, models, crumb }: ShownProps) {
   const [open, setOpen] = useState<Open>();
   const backends = useGet('/v1/admin/backends', undefined, { every: 5000 });
   const close = (): void => setOpen(undefined);
+  // An adapter is written in the entry of its base.
+  const isOwnEntry = model.adapter_of === null;
   const actions = (
     <>
       <Menu trigger={<IconButton label={t('more')} icon={<MoreIcon />} look="plain" />}>
         <MenuItem onSelect={() => setOpen('own')}>{t('setPrice')}</MenuItem>
-        <MenuItem onSelect={() => setOpen('retire')}>{t('retire')}</MenuItem>
-        <MenuItem onSelect={() => setOpen('remove')}>{t('remove')}</MenuItem>
+        {isOwnEntry && <MenuItem onSelect={() => setOpen('retire')}>{t('retire')}</MenuItem>}
+        {isOwnEntry && <MenuItem onSelect={() => setOpen('remove')}>{t('remove')}</MenuItem>}
       </Menu>
       <LinkButton to="/playground" search={{ model: model.id } as never}>
         {t('playground')}
       </LinkButton>
-      <Button onClick={() => setOpen('list')}>{t('tryListPrice')}</Button>
-      <Button look="primary" onClick={() => setOpen('edit')}>
-        {t('edit')}
-      </Button>
+      {isOwnEntry && <Button onClick={() => setOpen('list')}>{t('tryListPrice')}</Button>}
+      {isOwnEntry && (
+        <Button look="primary" onClick={() => setOpen('edit')}>
+          {t('edit')}
+        </Button>
+      )}
     </>
   );
   const tile = (name: string, microcents: number) => ({
@@ -96,6 +100,7 @@ function ShownModel({ of: model, models, crumb }: ShownProps) {
               t('maxOutput'),
               model.max_output_tokens === null ? t('asContext') : <Count value={model.max_output_tokens} />,
             ],
+            ...(model.adapter_of === null ? [] : [[t('adapterOf'), <code>{model.adapter_of}</code>] as const]),
             [t('retirement'), <Retirement date={model.deprecation_date} />],
             [
               t('forAccounts'),

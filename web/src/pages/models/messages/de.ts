@@ -6,6 +6,7 @@ const de: Translated<ModelTexts> = {
   addEngine: 'Eines, das dieser Server selbst ausführt:',
   addServer: 'Eines auf einem Modellserver, der schon läuft (vLLM, SGLang, llama-server, …):',
   addText: 'Der Katalog steht in tokenhouse.yaml, und diese Befehle schreiben hinein. Ein Neustart ist nicht nötig.',
+  adapterOf: 'Adapter von',
   available: 'Verfügbar',
   cached: 'Eingabe aus dem Cache',
   capabilities: 'Fähigkeiten',

@@ -68,6 +68,7 @@ const de: Translated<OperatorCatalogueTexts> = {
   addAServer: 'Server hinzufügen',
   address: 'Adresse des Servers',
   addressHint: 'Schema und Versionspfad dürfen fehlen.',
+  adapterOf: 'Adapter von',
   afterwards: 'Anfragen nach diesem Tag',
   aliases: 'Aliasnamen',
   aliasesHint: 'Andere Namen des Modells in Anfragen, durch Kommas getrennt.',

@@ -66,6 +66,7 @@ const en = {
   addAServer: 'Add a server',
   address: 'Address of the server',
   addressHint: 'The scheme and the version path may be left out.',
+  adapterOf: 'Adapter of',
   afterwards: 'Requests after that day',
   aliases: 'Aliases',
   aliasesHint: 'Other names of the model in requests, with commas between them.',

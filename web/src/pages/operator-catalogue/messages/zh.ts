@@ -66,6 +66,7 @@ const zh: Translated<OperatorCatalogueTexts> = {
   addAServer: '添加服务器',
   address: '服务器地址',
   addressHint: '可省略协议和版本路径。',
+  adapterOf: '适配器所属模型',
   afterwards: '该日之后的请求',
   aliases: '别名',
   aliasesHint: '请求中可用的其他名称，以逗号分隔。',
