@@ -45,7 +45,7 @@ before(async () => {
     ${at('sglang')}
   - id: l
     ${base}
-    adapters: [ { id: l-a, lora_id: 0 }, { id: l-b, lora_id: 2, scale: 0.5 } ]
+    adapters: [ { id: l-a, lora_id: 0 }, { id: l-b, lora_id: 2, scale: 0.5 }, { id: l-c, lora_id: 2 } ]
     ${at('llama-server')}`,
   }).start();
 });
@@ -86,6 +86,7 @@ test('a request for an adapter names it as its server knows it, and one for the 
     ['l', { model: 'l', lora: loras(0, 0) }],
     ['l-a', { model: 'l', lora: loras(1, 0) }],
     ['l-b', { model: 'l', lora: loras(0, 0.5) }],
+    ['l-c', { model: 'l', lora: loras(0, 1) }],
   ] as const)
     for (const [path, body] of Object.entries(families))
       for (const stream of [false, true]) {
@@ -143,6 +144,7 @@ test('its card says what it is an adapter of, and has what it does not say from 
       ['l', 'tokenhouse', 8192, undefined, 'l', undefined, 10_000],
       ['l-a', 'tokenhouse', 8192, 'l', 'l-a', undefined, 10_000],
       ['l-b', 'tokenhouse', 8192, 'l', 'l-b', undefined, 10_000],
+      ['l-c', 'tokenhouse', 8192, 'l', 'l-c', undefined, 10_000],
     ],
     "an adapter of other accounts isn't there",
   );

@@ -53,6 +53,45 @@ export function writeSplitTinyGguf(stem: string, parts: number, options: TinyGgu
   });
 }
 
+/**
+ * A LoRA of rank 1 for a scripted model of the same options: behind `from`, the model says `to` instead, and goes on from there.
+ */
+export function writeTinyLora(path: string, options: TinyGgufOptions, from: string, to: string): void {
+  const { dimensions = 64 } = options;
+  const vocabulary = bpeVocabulary(options);
+  const [embedding] = tensorsOf(vocabulary, options);
+  const idOf = (piece: string): number => {
+    const [chain, place] = (options.script ?? [])
+      .map((pieces, index) => [index, pieces.indexOf(piece)] as const)
+      .find(([, found]) => found !== -1) ?? [-1, -1];
+    return vocabulary.chains[chain]?.[place] ?? -1;
+  };
+  const [current, next] = [idOf(from), idOf(to)];
+  if (current < 0 || next < 0) throw new Error(`not in the script: ${from}, ${to}`);
+  // Twice the weight by which a chain points at its successor (`pointAtSuccessors`).
+  const a = embedding!.data
+    .slice(current * dimensions, (current + 1) * dimensions)
+    .map((part) => (48 / dimensions) * part);
+  const b = new Float32Array(vocabulary.tokens.length);
+  b[next] = 1;
+  const text = (value: string): Value => ({ type: 'string', value });
+  writeFileSync(
+    path,
+    encodeGguf(
+      new Map<string, Value>([
+        ['general.type', text('adapter')],
+        ['general.architecture', text('llama')],
+        ['adapter.type', text('lora')],
+        ['adapter.lora.alpha', { type: 'f32', value: 1 }],
+      ]),
+      [
+        { name: 'output.weight.lora_a', shape: [dimensions, 1], data: a },
+        { name: 'output.weight.lora_b', shape: [1, vocabulary.tokens.length], data: b },
+      ],
+    ),
+  );
+}
+
 /** ChatML with tool calls and tool results, close to what Qwen models carry. */
 export const chatMlTemplate = `{%- if messages[0].role == 'system' %}{{- '<|im_start|>system\\n' + messages[0].content + '<|im_end|>\\n' }}{%- endif %}
 {%- for message in messages %}

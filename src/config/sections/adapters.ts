@@ -132,8 +132,9 @@ function backendFor<Backend extends BackendConfig>(backend: Backend, base: Base,
         ? backend
         : { ...backend, model: there, adapter: { name, fields: { lora_path: name } } };
     case 'lora': {
-      // An empty list would leave all of them on.
-      const lora = base.adapters.map((each) => ({ id: each.loraId ?? 0, scale: each === of ? each.scale : 0 }));
+      // Each file once: the last of two entries counts. An empty list would leave all of them on.
+      const ids = [...new Set(base.adapters.map(({ loraId = 0 }) => loraId))];
+      const lora = ids.map((id) => ({ id, scale: id === of?.loraId ? of.scale : 0 }));
       return { ...backend, model: there, adapter: { name, fields: { lora } } };
     }
   }

@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { readEnvironment } from '../../../src/config/environment.ts';
 import { until } from '../../support/service.ts';
 import { writeTinyBert, type TinyBertOptions } from '../../support/tiny-bert.ts';
-import { writeTinyGguf, type TinyGgufOptions } from '../../support/tiny-gguf.ts';
+import { writeTinyGguf, writeTinyLora, type TinyGgufOptions } from '../../support/tiny-gguf.ts';
 import { inRepository } from '../../support/repository.ts';
 
 export interface LlamaServerOptions {
@@ -161,6 +161,12 @@ export class TinyModels {
   write(name: string, options: TinyGgufOptions): string {
     const file = join(this.#folder, `${name}.gguf`);
     writeTinyGguf(file, options);
+    return file;
+  }
+
+  writeLora(name: string, options: TinyGgufOptions, from: string, to: string): string {
+    const file = join(this.#folder, `${name}.gguf`);
+    writeTinyLora(file, options, from, to);
     return file;
   }
 
