@@ -170,6 +170,13 @@ const bad: readonly (readonly [string, ...RegExp[]])[] = [
       '", bytes: 1 }] }]\n',
     /no place priority to sell; remove this/,
   ],
+  // A downgrade would be dearer than what was asked for.
+  [model('    tiers: { priority: { price_multiple: ‸0.9 } }\n'), /from 1 to 100/],
+  [
+    model('    tiers: { flex: { price_multiple: ‸1.1 }, batch: { price_multiple: ‸2 } }\n'),
+    /from 0 to 1/,
+    /from 0 to 1/,
+  ],
   // The YAML itself.
   ['server:\n‸\thost: x\n', /tab is used for indentation.*use spaces/],
   ['server: {}\nstorage: sqlite:a\n‸server: {}\n', /occurs twice.*remove one/],

@@ -28,7 +28,7 @@ const adapter = group(
     description: text('a sentence about it', { example: 'Reads contracts.' }),
     owned_by: text('owner label of the card', { example: 'acme' }),
     dedicated_to: dedicatedTo('the only accounts that can see and use it'),
-    price_multiple: multiple('its prices as a multiple of those of the model; at most four decimals', 1.5),
+    price_multiple: multiple('its prices as a multiple of those of the model; at most four decimals'),
     pricing: optional(pricing),
   },
   (values, at, { report, show }) => {

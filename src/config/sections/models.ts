@@ -113,20 +113,27 @@ const defaults = group(
   }),
 );
 
-const tierPrice = required(
-  multiple('its price as a multiple of the usual one, also of the prices of an account; at most four decimals', 2),
-);
+/** A better place is never cheaper than the usual one, nor a worse one dearer, so a downgrade costs no more than was asked. */
+const tierPrice = (minimum: number, maximum: number) =>
+  required(
+    multiple('its price as a multiple of the usual one, also of the prices of an account; at most four decimals', {
+      minimum,
+      maximum,
+    }),
+  );
+const betterPlacePrice = tierPrice(1, 100);
+const worsePlacePrice = tierPrice(0, 1);
 
 const tiers = group('service tiers besides default: places in the queue, and what they cost', {
   priority: optional(
     group('goes before all others', {
-      price_multiple: tierPrice,
+      price_multiple: betterPlacePrice,
       reserved_slots: integer(1, 1e6, 'slots that it keeps free of other requests', { example: 2 }),
     }),
   ),
   flex: optional(
     group('goes after all others, and waits longer', {
-      price_multiple: tierPrice,
+      price_multiple: worsePlacePrice,
       wait_seconds: number(
         { minimum: 1, maximum: 86_400 },
         'how long it may wait for a slot before it is refused',
@@ -135,7 +142,7 @@ const tiers = group('service tiers besides default: places in the queue, and wha
       ),
     }),
   ),
-  batch: optional(group('lines of batches; half the usual price when left out', { price_multiple: tierPrice })),
+  batch: optional(group('lines of batches; half the usual price when left out', { price_multiple: worsePlacePrice })),
 });
 
 const maxOutputTokens: Setting<number | null> = {

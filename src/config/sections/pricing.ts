@@ -14,12 +14,17 @@ const price = (unit: Unit, description: string, example: number) =>
 export const multipleUnit = 10_000n;
 
 /** In ten-thousandths. */
-export const multiple = (description: string, example: number) =>
-  number({ minimum: 0, maximum: 100 }, description, { example }, (written, at, { report }) => {
-    const part = Math.round(written * 10_000);
-    if (Math.abs(part - written * 10_000) > 1e-6) report(at, 'has more than four decimals; round it');
-    return BigInt(part);
-  });
+export const multiple = (description: string, range = { minimum: 0, maximum: 100 }) =>
+  number(
+    range,
+    description,
+    { example: Math.min(2, (range.minimum + range.maximum) / 2) },
+    (written, at, { report }) => {
+      const part = Math.round(written * 10_000);
+      if (Math.abs(part - written * 10_000) > 1e-6) report(at, 'has more than four decimals; round it');
+      return BigInt(part);
+    },
+  );
 
 /** The forms of each price in the file; `config show` uses the first. */
 const priceForms = {
