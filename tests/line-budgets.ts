@@ -6,8 +6,8 @@
 export const lineBudgets: Readonly<Record<string, number>> = {
   src: 5,
   'src/account-api': 10963,
-  'src/accounts': 4495,
-  'src/app': 5193,
+  'src/accounts': 4557,
+  'src/app': 5222,
   'src/billing': 6870,
   'src/catalog': 705,
   'src/cli': 10470,
@@ -31,7 +31,7 @@ export const lineBudgets: Readonly<Record<string, number>> = {
   'src/notifications': 591,
   'src/platform': 7385,
   'src/prove': 1231,
-  'src/store': 19533,
+  'src/store': 20602,
   'src/tax': 150,
 };
 
@@ -40,7 +40,7 @@ export const fileLinesMax = 500;
 
 /** Files that have more, and how many they may have. The tables of the database are one description. */
 export const longFiles: Readonly<Record<string, number>> = {
-  'src/store/schema/tables.ts': 1370,
+  'src/store/schema/tables.ts': 1432,
 };
 
 /** `src/inference/engines/openai/x.ts` counts for `src/inference/engines`, `src/store/x.ts` for `src/store`. */

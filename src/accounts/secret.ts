@@ -28,6 +28,8 @@ export interface Secret {
   readonly signIn: KeyObject;
   /** Key for the secrets that sign webhooks. */
   readonly webhooks: KeyObject;
+  /** Key that the keys for signing days of usage are derived from, by their number (signing-key.ts). */
+  readonly receipts: KeyObject;
   /** Separates the prompts of accounts in server caches, consistently across all processes that share the secret. */
   readonly promptCaches: KeyObject;
   /** Identifies the pepper in each key's row, so that a wrong one is noticed; reveals nothing about it. */
@@ -81,6 +83,7 @@ function secretOf(text: string, source: Secret['source']): Secret {
     demoPayments: createSecretKey(derived('tokenhouse demo payments')),
     signIn: createSecretKey(derived('tokenhouse sign-in')),
     webhooks: createSecretKey(derived('tokenhouse webhook endpoints')),
+    receipts: createSecretKey(derived('tokenhouse receipts')),
     promptCaches: createSecretKey(derived('tokenhouse prompt caches')),
     id,
     source,

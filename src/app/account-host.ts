@@ -37,6 +37,7 @@ import type { ConfigReading } from '../platform/metrics/service-readings.ts';
 import { Users } from '../accounts/users/users.ts';
 import type { SourceStatus } from './discovery/source-servers.ts';
 import type { ReloadServices } from './reload.ts';
+import { UsageHeads } from './usage-heads.ts';
 import { UsageRemoval } from './usage-removal.ts';
 import { moveRetention } from './usage-retention.ts';
 import { StoreError } from '../store/store-error.ts';
@@ -233,8 +234,10 @@ function openParts(
   const paying: Paying = openPayments({ ...shared, log, moved: notifications.paymentMoved });
   opened.push(() => paying.close());
   const removal = new UsageRemoval(store);
+  const heads = new UsageHeads(operations);
   const ownJobs: readonly Job[] = [
     { name: 'usage_hours', everyMs: tidyEveryMs, runs: 'anywhere', run: addingUp(store) },
+    { name: 'usage_heads', everyMs: tidyEveryMs, runs: 'anywhere', run: (signal) => heads.run(roundMs, signal) },
     { name: 'usage_retention', everyMs: forgetEveryMs, runs: 'alone', run: () => moveRetention({ ...shared, log }) },
     { name: 'usage_removal', everyMs: tidyEveryMs, runs: 'anywhere', run: (signal) => removeUsage(removal, signal) },
     { name: 'errors_tidy', everyMs: tidyEveryMs, runs: 'alone', run: () => tidyErrors(store) },
@@ -351,11 +354,11 @@ function addingUp(store: Pick<Store, 'repositories' | 'now'>): () => Promise<voi
 }
 
 /** Length of a run of the job, after which other jobs, and a stop, get their turn. */
-const removalMs = 2_000;
+const roundMs = 2_000;
 
 /** Returns true if there is more to remove. */
 const removeUsage = async (removal: UsageRemoval, signal: AbortSignal): Promise<boolean> =>
-  (await removal.run(removalMs, signal)).state === 'more';
+  (await removal.run(roundMs, signal)).state === 'more';
 
 /** Sums old counts of errors by the hour; true: there is more to sum. */
 const tidyErrors = async ({ repositories, now }: Pick<Store, 'repositories' | 'now'>): Promise<boolean> =>

@@ -36,6 +36,23 @@ export function rowText(table: TableName, dialect: SchemaDialect): RawBuilder<st
   return sql.raw(`'[' || ${parts.join(` || ',' || `)} || ']'`);
 }
 
+/**
+ * The SQL expression of some columns of a row as a part of a JSON list, in which numbers are texts: as `JSON.stringify` would write them,
+ * which the tests of proofs hold it to. A third of what reading the columns costs.
+ */
+export function textOfColumns(
+  table: TableName,
+  columns: readonly string[],
+  dialect: SchemaDialect,
+): RawBuilder<string> {
+  const parts = columns.map((name) => {
+    const form = formOf(columnsOf(table)[name]!.kind);
+    if (form !== 'number') return written[dialect][form](`"${name}"`);
+    return `coalesce('"' || cast("${name}" as text) || '"', 'null')`;
+  });
+  return sql.raw(parts.join(` || ',' || `));
+}
+
 const read: Readonly<Record<SchemaDialect, Readonly<Record<Form, (at: number) => string>>>> = {
   sqlite: {
     number: (at) => `value ->> ${at}`,

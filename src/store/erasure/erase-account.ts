@@ -62,6 +62,12 @@ export async function eraseAccount(
       .deleteFrom('batch_line')
       .where('batch_id', 'in', (of) => of.selectFrom('batch').select('id').where('account_id', '=', accountId))
       .execute();
+    // The heads above them stay valid.
+    await transaction
+      .deleteFrom('usage_leaves')
+      .where('day', 'in', (of) => of.selectFrom('usage_head').select('day').where('account_id', '=', accountId))
+      .where('account_id', '=', accountId)
+      .execute();
     for (const table of erased) await transaction.deleteFrom(table).where('account_id', '=', accountId).execute();
     // Charges stay in the balances, as in the rows. Runs after the members, so that none of them gets a budget meanwhile.
     await transaction.deleteFrom('budget').where(isOfAccount(accountId)).execute();

@@ -14,6 +14,7 @@ import { refusals } from './104-refusals.ts';
 import { sessionKeys } from './105-session-keys.ts';
 import { batchCosts } from './106-batch-costs.ts';
 import { warnings } from './107-warnings.ts';
+import { heads } from './108-heads.ts';
 import type { Step } from './step.ts';
 
 /** The first schema that can be upgraded: a database without steps was created with everything up to here. */
@@ -28,6 +29,7 @@ export const steps: Record<string, Step> = {
   '105-session-keys': sessionKeys,
   '106-batch-costs': batchCosts,
   '107-warnings': warnings,
+  '108-heads': heads,
 };
 
 export const migrationNames = (): readonly string[] => [baseline, ...Object.keys(steps)];

@@ -14,6 +14,7 @@ import { beginFile, leaveFile, unreadyFiles, type AmongReplicas } from '../repos
 import { migrate, migrationsThatRan, refuseNewer } from '../migrations/migrate.ts';
 import { repositoriesOn, type Repositories, type RepositoryOperation } from '../repositories/repositories.ts';
 import { removeUsage } from '../retention/removal.ts';
+import { closeDay } from '../proofs/close-day.ts';
 import { recomputeUsageDays, recomputeUsageHours } from '../reports/roll-ups.ts';
 import { StoreError } from '../store-error.ts';
 import {
@@ -42,6 +43,7 @@ const queryConnections = 3;
 /** Keys of advisory locks in the database, "tkhs" and a number; the first is in schema-lock.ts. */
 const usageHoursLock = 0x746b6873_0002n;
 const usageRemovalLock = 0x746b6873_0007n;
+const dayHeadLock = 0x746b6873_0008n;
 const aloneLock = 0x746b6873_0003n;
 const tidyLock = 0x746b6873_0004n;
 /** The first half of a lock's key, whose second half is an account; distinct from single-value keys. */
@@ -211,6 +213,8 @@ function repositoriesOf(db: Kysely<Database>, ledger: PostgresLedger): Repositor
     recomputeUsageHours: async (request) =>
       (await unlessOthersDo(db, usageHoursLock, (connection) => recomputeUsageHours(connection, request))) ?? 0,
     recomputeUsageDays: async () => (await unlessOthersDo(db, usageHoursLock, recomputeUsageDays)) ?? { isMore: false },
+    closeDay: async (request) =>
+      (await unlessOthersDo(db, dayHeadLock, (connection) => closeDay(connection, request))) ?? { state: 'elsewhere' },
     removeUsage: async (request) =>
       (await unlessOthersDo(db, usageRemovalLock, (connection) => removeUsage(connection, request))) ?? {
         removed: 0,

@@ -24,7 +24,7 @@ import { sumBuckets } from './usage-sums.ts';
 type Db = Kysely<Database>;
 
 /** Hours that begin before this time are complete: a charge may be recorded an hour after its request ended, not later. */
-const completeBefore = (now: number): number => Math.floor(now / hourMs) * hourMs - hourMs;
+export const completeBefore = (now: number): number => Math.floor(now / hourMs) * hourMs - hourMs;
 
 /**
  * Writes usage_hour and usage_tag_hour: all complete hours since the last one written. Reports read rows of later hours, so an hour is

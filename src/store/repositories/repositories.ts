@@ -42,6 +42,8 @@ import * as accountPrices from './account-prices.ts';
 import * as transfers from './transfers.ts';
 import * as usageRows from './usage-rows.ts';
 import * as usageTotals from './usage-totals.ts';
+import * as closing from '../proofs/close-day.ts';
+import * as signingKeys from '../proofs/signing-keys.ts';
 import * as ledgerSpan from '../reports/ledger-span.ts';
 import * as reports from '../reports/reports.ts';
 import * as rollUps from '../reports/roll-ups.ts';
@@ -240,6 +242,10 @@ const storedOperations = {
   sumUsageByTag: usageTotals.sumUsageByTag,
   recomputeUsageHours: rollUps.recomputeUsageHours,
   recomputeUsageDays: (db: Kysely<Database>, _request: object) => rollUps.recomputeUsageDays(db),
+  closeDay: closing.closeDay,
+  addDayHead: closing.addDayHead,
+  listSigningKeys: (db: Kysely<Database>, _request: object) => signingKeys.listSigningKeys(db),
+  addSigningKey: signingKeys.addSigningKey,
   retentionOf: (db: Kysely<Database>, _request: object) => retention.retentionOf(db),
   planRetention: retention.planRetention,
   keepUsageSince: retention.keepUsageSince,

@@ -70,12 +70,33 @@ export async function removeUsage(
       state: 'more',
       next: { keptSince, accountId: account.id, endedAt: keptSince, requestId: new Uint8Array(0) },
     };
+  if (await removeLeaves(db, keptSince)) return { removed: 0, state: 'more', next: after };
   await db
     .updateTable('usage_retention')
     .set({ removed_at: now })
     .where('kept_since', '=', BigInt(keptSince))
     .execute();
   return { removed: 0, state: 'done' };
+}
+
+/** The hashes of removed requests prove nothing any more; the heads above them stay. true: there may be more. */
+async function removeLeaves(db: Db, keptSince: number): Promise<boolean> {
+  const pages = await db
+    .selectFrom('usage_leaves')
+    .select(['day', 'account_id', 'page'])
+    .where('day', '<', BigInt(keptSince))
+    .orderBy('day')
+    .orderBy('account_id')
+    .limit(rowsAtOnce)
+    .execute();
+  const last = pages.at(-1);
+  if (last === undefined) return false;
+  await db
+    .deleteFrom('usage_leaves')
+    .where('day', '<=', last.day)
+    .where((is) => is(is.refTuple('day', 'account_id', 'page'), '<=', is.tuple(last.day, last.account_id, last.page)))
+    .execute();
+  return true;
 }
 
 async function pageOf(

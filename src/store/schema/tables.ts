@@ -1302,6 +1302,64 @@ const refused_request = table(
   { key: ['account_id', 'request_id'], indexes: { public: ['public_id'] } },
 );
 
+/** A key that signed days; the private part is derived from the service's secret and stored nowhere (decision 065). */
+const signing_key = table(
+  {
+    /** The beginning of the hash of the public key, in hex. */
+    id: text.primary,
+    /** The next key has the next number. */
+    number: count.unique,
+    public_key: bytes.check('length(public_key) = 32'),
+    created_at: time,
+  },
+  { isImmutable: true },
+);
+
+/** A signed day of the whole service. */
+const day_head = table(
+  {
+    /** The start of the day in UTC. */
+    day: time.primary,
+    root: bytes,
+    previous: bytes.null,
+    key_id: text.references('signing_key'),
+    signed_at: time,
+    signature: bytes,
+  },
+  { isImmutable: true },
+);
+
+/** The requests of an account that were signed with a day. */
+const usage_head = table(
+  {
+    account_id: text,
+    day: time,
+    requests: count,
+    /** Those that ended on earlier days, which were signed without them. */
+    late: count,
+    cost: money,
+    root: bytes,
+    /** The hash of the account's head before. */
+    previous: bytes.null,
+    hash: bytes,
+  },
+  { key: ['account_id', 'day'], indexes: { day: ['day', 'hash'] }, isImmutable: true },
+);
+
+/** The hashes below a head's root, while the requests have their details. */
+const usage_leaves = table(
+  {
+    day: time,
+    account_id: text,
+    page: count,
+    /** The root above this page alone. */
+    root: bytes,
+    /** 48 bytes for each request: its id, and its hash. */
+    leaves: bytes,
+  },
+  { key: ['day', 'account_id', 'page'] },
+);
+
 /** By name; a table comes after those that it references. */
 export const tables = {
   account,
@@ -1362,6 +1420,10 @@ export const tables = {
   webhook_delivery,
   error_count,
   refused_request,
+  signing_key,
+  day_head,
+  usage_head,
+  usage_leaves,
 };
 
 export type TableName = keyof typeof tables;

@@ -4,6 +4,7 @@ import type { Ending } from '../ledger.ts';
 import { inOneMoment } from '../one-moment.ts';
 import { leased } from '../repositories/accounts.ts';
 import { isInMonthsOf } from '../reports/usage-months.ts';
+import { verifyHeads } from './verify-heads.ts';
 import { verifyPayments } from './verify-payments.ts';
 import { retentionOf } from '../retention/retention.ts';
 import { OlderUsage, verifyRollUps } from './verify-usage.ts';
@@ -55,6 +56,7 @@ export function verifyLedger(db: Kysely<Database>, options: VerifyOptions): Prom
     const rollUps = { everywhere: usage.strays > 0, keptSince, older: usage.older };
     const hours = await verifyRollUps(moment, rollUps, report);
     await verifyPayments(moment, report);
+    await verifyHeads(moment, keptSince, report);
     return { differences, accounts, transfers: transfers.count, usageRows: usage.count, prunedRequests, hours };
   });
 }
