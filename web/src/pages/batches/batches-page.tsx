@@ -80,9 +80,10 @@ function State({ of: { status } }: { readonly of: Batch }) {
   return <Badge tone={tone}>{t(text)}</Badge>;
 }
 
-function Progress({ of: { requests, completed, failed } }: { readonly of: Batch }) {
+function Progress({ of: { status, requests, completed, failed } }: { readonly of: Batch }) {
   const t = useText<BatchTexts>('batches');
-  const done = completed + failed;
+  // Lines that were never run count as failed there.
+  const done = status === 'cancelled' || status === 'expired' ? completed : completed + failed;
   return (
     <Meter label={t('progress')} value={done} max={Math.max(1, requests)} isProgress>
       {t('of', { done, total: requests })}
