@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
+import { BatchClient, chatLine } from '../support/batch-client.ts';
 import { built } from '../support/built.ts';
 import { TestService, until } from '../support/service.ts';
 
@@ -89,6 +90,28 @@ test('on demand: started by the first request, which is told so by comments, and
   await until(() => !isAlive(server) && !isAlive(worker));
   assert.equal((await ask('demand')).status, 200);
   assert.equal(starts('demand'), 2);
+});
+
+test('lines of a batch start it where its memory is free, once, and where others use it they wait for their end', async () => {
+  const client = new BatchClient(service);
+  const lines = (model: string) => Array.from({ length: 6 }, (_, at) => chatLine(`line-${at}`, 'hello', { model }));
+  await until(() => !isAlive(pidOf('demand')));
+  const before = starts('demand');
+  const batch = await client.when((await client.of(lines('demand'))).id);
+  assert.deepEqual(batch.request_counts, { total: 6, completed: 6, failed: 0 });
+  assert.equal(starts('demand'), before + 1);
+
+  // The GPU is that of `a`, which a request has just used.
+  assert.equal((await ask('a')).status, 200);
+  const { id } = await client.of(lines('b'));
+  await client.when(id, ({ status }) => status === 'in_progress');
+  // The room is looked at every second.
+  const beganMs = performance.now();
+  await until(() => performance.now() > beganMs + 1_500);
+  assert.equal((await ask('a')).status, 200);
+  await client.cancel(id);
+  assert.equal((await client.when(id)).request_counts.completed, 0);
+  assert.equal(starts('b'), 0);
 });
 
 test('it gets what its command names, a port, and none of the secrets of the service', async () => {

@@ -26,7 +26,10 @@ export type Look = 'answered' | 'silent' | 'closed';
 
 /** Requests that wait for a server that is not there. */
 export interface Demand {
+  /** Without lines of batches. */
   readonly waiting: number;
+  /** Requests that are of no batch have come in the last minute. */
+  readonly isRecent: boolean;
   /** Called once when the server is there, or will not be. */
   offer(): void;
 }
@@ -105,9 +108,11 @@ export interface Engine {
   readonly report?: (() => Promise<ServerReport | undefined>) | undefined;
   /**
    * Asks for a server that the service starts when it is needed; returns whether requests may wait for it. Absent if the service starts
-   * none. `startTimeoutMs`: how long that may take.
+   * none. `startTimeoutMs`: how long that may take. A line of a batch (`isLine`) takes memory from nobody: see `isSpare`.
    */
-  summon?(demand: Demand): boolean;
+  summon?(demand: Demand, isLine: boolean): boolean;
+  /** It is not there, and may be started for lines of batches: the memory that it needs is free, or with servers that nobody has used for a minute. */
+  readonly isSpare?: boolean;
   readonly startTimeoutMs?: number;
   readonly server?: ServerReading;
   /** Absent if a server has the model. */

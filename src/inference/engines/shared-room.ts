@@ -11,6 +11,8 @@ export interface Occupant {
   readonly usedMs: number;
   /** How long it works before it makes room for one that waits, where that depends on it. */
   readonly turnMs?: number;
+  /** Nobody has used it for so long that lines of batches may have its place. */
+  readonly isUnused?: boolean;
   /** Called when there is room: it loads, or continues. */
   enter(): void;
   /** Called when another one waits: it finishes what it has begun, and begins nothing new. */
@@ -79,6 +81,27 @@ export class SharedRoom<Claim extends RoomClaim> {
 
   isFreeFor(claim: Claim): boolean {
     return this.#waiting() === undefined && this.#fits(claim, []);
+  }
+
+  /** Whether it could enter without taking the place of one that is used. */
+  isSpareFor(claim: Claim): boolean {
+    return this.#waiting() === undefined && this.#fits(claim, this.#unused());
+  }
+
+  requestedIfSpare(claim: Claim): boolean {
+    if (!this.isSpareFor(claim)) return false;
+    const leaving: Claim[] = [];
+    for (const unused of this.#unused()) {
+      if (this.#fits(claim, leaving)) break;
+      leaving.push(unused);
+      this.makeLeave(unused);
+    }
+    this.requested(claim);
+    return true;
+  }
+
+  #unused(): readonly Claim[] {
+    return this.victims().filter(({ occupant }) => occupant.isUnused === true);
   }
 
   forget(claim: Claim): void {
@@ -155,7 +178,10 @@ export class SharedRoom<Claim extends RoomClaim> {
 }
 
 /** What a room knows of a claim on it. */
-type RoomOf<Claim> = Pick<SharedRoom<Claim & RoomClaim>, 'requested' | 'isFreeFor' | 'makeLeave' | 'settle' | 'forget'>;
+type RoomOf<Claim> = Pick<
+  SharedRoom<Claim & RoomClaim>,
+  'requested' | 'requestedIfSpare' | 'isFreeFor' | 'isSpareFor' | 'makeLeave' | 'settle' | 'forget'
+>;
 
 /** A place in a room, until it is released. */
 export class RoomClaim {
@@ -188,6 +214,15 @@ export class RoomClaim {
     if (this.place.kind !== 'out' || !this.#in.isFreeFor(this)) return false;
     this.enter();
     return true;
+  }
+
+  get isSpare(): boolean {
+    return this.place.kind === 'out' && this.#in.isSpareFor(this);
+  }
+
+  /** The same as `request` where that takes the place of nobody who is used; returns whether it is. */
+  requestIfSpare(): boolean {
+    return this.place.kind === 'out' && this.#in.requestedIfSpare(this);
   }
 
   /** Called when it is loaded: its turn begins. */

@@ -117,7 +117,10 @@ export function openBackendPool(
     offer,
     demand: {
       get waiting() {
-        return queue.length;
+        return queue.length - queue.lengthOf('batch');
+      },
+      get isRecent() {
+        return idle.reserve() > 0;
       },
       offer,
     },
@@ -155,7 +158,8 @@ function slotCounts(backends: readonly Backend[], waitingHere: number, linesWait
     running += backend.running;
     waiting += backend.engine.waiting ?? 0;
   }
-  return { slots, running, waiting };
+  const mayStart = !backends.some(isReady) && backends.some(({ engine }) => engine.isSpare === true);
+  return { slots, running, waiting, mayStart };
 }
 
 /**

@@ -321,7 +321,7 @@ function place(
 
 /** Asks for the servers that are started when they are needed; false: there is none that the request could wait for. */
 function isSummoned(
-  { request }: Order,
+  { request, tier }: Order,
   backends: readonly Backend[],
   tried: ReadonlySet<Backend>,
   demand: Demand,
@@ -329,7 +329,7 @@ function isSummoned(
   let comes = false;
   for (const backend of backends) {
     if (backend.engine.summon === undefined || tried.has(backend) || !mayTake(backend, request)) continue;
-    comes = backend.engine.summon(demand) || comes;
+    comes = backend.engine.summon(demand, tier === 'batch') || comes;
   }
   return comes;
 }

@@ -6,6 +6,8 @@ export interface SlotCounts {
   readonly running: number;
   /** Requests that wait, without those of batches. */
   readonly waiting: number;
+  /** No backend is ready, and there is room for a server that the service starts. */
+  readonly mayStart: boolean;
 }
 
 /** How long arrivals are remembered, in seconds. */
@@ -49,8 +51,11 @@ export class IdleSlots {
 
   /** How many requests of batches may start now; 0 while any other request waits. */
   get free(): number {
-    const { slots, running, waiting } = this.#counts();
-    return waiting > 0 ? 0 : Math.max(0, slots - running - Math.max(this.reserve(), this.reservedSlots));
+    const { slots, running, waiting, mayStart } = this.#counts();
+    if (waiting > 0) return 0;
+    // One line has the server started; its slots are there for the others then.
+    if (mayStart) return running > 0 ? 0 : 1;
+    return Math.max(0, slots - running - Math.max(this.reserve(), this.reservedSlots));
   }
 
   /**

@@ -4,7 +4,7 @@ import { IdleSlots, type SlotCounts } from '../../../src/inference/pipeline/idle
 
 describe('the slots that are left to batches', () => {
   it('are those beyond as many as came in the busiest second of the last minute', () => {
-    const counts = { slots: 16, running: 3, waiting: 0 };
+    const counts = { slots: 16, running: 3, waiting: 0, mayStart: false };
     const idle = new IdleSlots(() => counts);
     const nowMs = 1_000 * Math.floor(performance.now() / 1_000);
     assert.equal(idle.free, 13);
@@ -16,15 +16,26 @@ describe('the slots that are left to batches', () => {
   });
 
   it('are not those that are reserved for a tier', () => {
-    const idle = new IdleSlots(() => ({ slots: 10, running: 3, waiting: 0 }));
+    const idle = new IdleSlots(() => ({ slots: 10, running: 3, waiting: 0, mayStart: false }));
     idle.reservedSlots = 2;
     assert.equal(idle.free, 5);
     for (let count = 0; count < 4; count++) idle.arrived(performance.now());
     assert.equal(idle.free, 3, 'one reserve serves both');
   });
 
+  it('are one where a server can be started, until a line waits for it', () => {
+    const at = (more: Partial<SlotCounts>): number =>
+      new IdleSlots(() => ({ slots: 0, running: 0, waiting: 0, mayStart: true, ...more })).free;
+    assert.deepEqual([at({}), at({ running: 1 }), at({ waiting: 1 }), at({ mayStart: false })], [1, 0, 0, 0]);
+  });
+
   it('are none while somebody else waits, and whoever watches is told when there are some', () => {
-    const counts: { -readonly [Count in keyof SlotCounts]: number } = { slots: 2, running: 2, waiting: 1 };
+    const counts: { -readonly [Count in keyof SlotCounts]: SlotCounts[Count] } = {
+      slots: 2,
+      running: 2,
+      waiting: 1,
+      mayStart: false,
+    };
     const idle = new IdleSlots(() => counts);
     let woken = 0;
     const end = idle.watch(() => woken++);

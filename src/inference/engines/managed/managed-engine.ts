@@ -62,8 +62,12 @@ export class ManagedEngine implements Engine {
     return (this.#server.engine ?? this.#kind).refusal?.(request);
   }
 
-  summon(demand: Demand): boolean {
-    return this.#server.summon(demand);
+  summon(demand: Demand, isLine: boolean): boolean {
+    return isLine ? this.#server.summonForLine(demand) : this.#server.summon(demand);
+  }
+
+  get isSpare(): boolean {
+    return this.#server.isSpare;
   }
 
   async look(isIdle?: boolean): Promise<Look> {

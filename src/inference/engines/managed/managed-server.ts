@@ -75,6 +75,8 @@ export class ManagedServer implements Occupant {
   readonly #claim: RoomClaim;
   readonly #backoff = new RestartBackoff({ firstMs: 200, mostMs: 60_000, provenMs: 60_000, provenCounts: 0 });
   readonly #demands = new Set<Demand>();
+  /** Set when lines of batches had it started, not requests. */
+  #lines: Demand | undefined;
   /** Starts since the service began, those that failed, and how long the last one took. */
   readonly counts = { starts: 0, failures: 0, loadMs: 0 };
   #state: State = { kind: 'stopped' };
@@ -118,8 +120,22 @@ export class ManagedServer implements Occupant {
     if (kind === 'closed' || this.engine !== undefined) return false;
     if (this.#state.kind === 'failed' && this.#state.isHopeless) return false;
     this.#demands.add(demand);
+    if (kind === 'stopped' || kind === 'sleeping') this.#lines = undefined;
     if (kind !== 'failed') this.#claim.request();
     return true;
+  }
+
+  /** Whether it may be started for lines of batches. */
+  get isSpare(): boolean {
+    return (this.#is('stopped') || this.#is('sleeping')) && this.#claim.isSpare;
+  }
+
+  /** The same for a line of a batch: it starts only where that takes the room from nobody, and waits for no pause. */
+  summonForLine(demand: Demand): boolean {
+    if ((this.#is('stopped') || this.#is('sleeping')) && this.#claim.requestIfSpare()) this.#lines = demand;
+    const comes = this.#claim.isWaiting || (this.#admits && this.#is('starting'));
+    if (comes) this.#demands.add(demand);
+    return comes;
   }
 
   began(): void {
@@ -161,8 +177,13 @@ export class ManagedServer implements Occupant {
     return false;
   }
 
-  /** Two thirds of the time at least it works, and a third it loads. */
+  get isUnused(): boolean {
+    return !this.#options.startsAtOnce && this.isIdle && performance.now() - this.usedMs >= unusedMs;
+  }
+
+  /** Two thirds of the time at least it works, and a third it loads; for lines of batches alone nobody waits longer than they run. */
   get turnMs(): number {
+    if (this.#lines?.isRecent === false) return 0;
     return Math.min(turnMsMax, Math.max(turnMsMin, 2 * this.counts.loadMs));
   }
 
@@ -348,6 +369,8 @@ export class ManagedServer implements Occupant {
 }
 
 const turnMsMax = 120_000;
+/** As long as arrivals are remembered for the reserve of slots that batches leave. */
+const unusedMs = 60_000;
 const hopelessAfter = 2;
 const stopGraceMs = 10_000;
 const startLookMs = 100;
