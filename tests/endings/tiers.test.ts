@@ -2,13 +2,14 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
 
+import { BatchClient, chatLine } from '../support/batch-client.ts';
 import { newRequestId } from '../support/raw-client.ts';
 import { until } from '../support/service.ts';
 import { TestLedger } from '../support/test-ledger.ts';
 import { Upstream, chatChunk, usageChunk } from '../support/upstream.ts';
 import type { UpstreamExchange } from '../support/upstream.ts';
 import type { UsageRow } from '../../src/store/ledger.ts';
-import { ask, endingsService, inputPrice, outputPrice, verifyAndDispose } from './endings-service.ts';
+import { ask, cost, endingsService, inputPrice, outputPrice, verifyAndDispose } from './endings-service.ts';
 
 let held: UpstreamExchange[] = [];
 const upstream = await Upstream.start((exchange) => {
@@ -269,6 +270,24 @@ describe('service tiers', () => {
         assert.equal(tierIn(answer.text), isSaid ? family.shown?.('default') : undefined);
         await assertCharged(answer.id, 'default');
       }
+    }
+  });
+
+  it('a line of a batch is charged as one at every model, also after another backend or another model', async () => {
+    const client = new BatchClient(service);
+    const cases = [
+      ['tiered', 'hi', 'tiered'],
+      ['tiered', 'fails there', 'tiered'],
+      ['failing', 'hi', 'demo'],
+    ] as const;
+    const lines = cases.map(([id, text], at) => chatLine(`line-${at}`, text, { model: id, service_tier: 'priority' }));
+    const { output_file_id: output } = await client.when((await client.of(lines)).id);
+    const results = await client.results(output);
+    assert.equal(results.length, cases.length);
+    for (const [at, { response }] of results.entries()) {
+      const row = await ledger.row(response!.request_id);
+      assert.deepEqual([row.tier, row.modelId, row.ending], ['batch', cases[at]![2], 'finished']);
+      assert.equal(row.costMicrocents, cost(row.promptTokens, row.completionTokens) / 2n);
     }
   });
 

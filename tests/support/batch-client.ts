@@ -23,6 +23,12 @@ export interface BatchObject {
   readonly metadata: unknown;
 }
 
+export interface LineUsage {
+  readonly prompt_tokens: number;
+  readonly completion_tokens: number;
+  readonly prompt_tokens_details?: { readonly cached_tokens: number };
+}
+
 export interface ResultLine {
   readonly id: string;
   readonly custom_id: string;
@@ -31,7 +37,7 @@ export interface ResultLine {
     readonly request_id: string;
     readonly body: {
       readonly choices?: readonly { readonly message: { readonly content: string } }[];
-      readonly usage?: { readonly prompt_tokens: number; readonly completion_tokens: number };
+      readonly usage?: LineUsage;
       readonly error?: { readonly code: string };
     };
   } | null;

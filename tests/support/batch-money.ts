@@ -1,11 +1,22 @@
 import assert from 'node:assert/strict';
 
-import type { BatchClient, BatchObject } from './batch-client.ts';
+import type { BatchClient, BatchObject, LineUsage } from './batch-client.ts';
 import type { TestLedger } from './test-ledger.ts';
 
 /** Half of the prices of the test models, rounded up. */
 export const lineCost = (promptTokens: number, completionTokens: number): bigint =>
   (BigInt(promptTokens) * 2_500_000n + BigInt(completionTokens) * 10_000_000n + 999_999n) / 1_000_000n;
+
+interface AssertLinesOptions {
+  readonly client: BatchClient;
+  readonly ledger: TestLedger;
+  readonly credit: bigint;
+  /** What a line costs, where the model is none of the test models. */
+  readonly costOf?: (usage: LineUsage) => bigint;
+}
+
+const costOfTestModel = ({ prompt_tokens: prompt, completion_tokens: completion }: LineUsage): bigint =>
+  lineCost(prompt, completion);
 
 /**
  * Asserts that each line of a completed batch is in its output once and charged once, at its price, and that nothing was paid back. `credit`
@@ -14,7 +25,7 @@ export const lineCost = (promptTokens: number, completionTokens: number): bigint
 export async function assertEachLineOnce(
   { id, request_counts: counts, output_file_id: output }: BatchObject,
   customIds: readonly string[],
-  { client, ledger, credit }: { readonly client: BatchClient; readonly ledger: TestLedger; readonly credit: bigint },
+  { client, ledger, credit, costOf = costOfTestModel }: AssertLinesOptions,
 ): Promise<void> {
   const total = customIds.length;
   assert.deepEqual(counts, { total, completed: total, failed: 0 });
@@ -30,8 +41,7 @@ export async function assertEachLineOnce(
   for (const { response } of results) {
     const row = charged.get(response!.request_id);
     assert.ok(row, `${response!.request_id} is delivered and not charged`);
-    const { prompt_tokens: prompt, completion_tokens: completion } = response!.body.usage!;
-    const cost = lineCost(prompt, completion);
+    const cost = costOf(response!.body.usage!);
     assert.deepEqual([row.batchId, row.costMicrocents], [id, cost]);
     sum += cost;
   }

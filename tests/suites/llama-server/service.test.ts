@@ -5,6 +5,8 @@ import { after, before, describe, test } from 'node:test';
 
 import { askRunningService } from '../../../src/app/control/control-client.ts';
 import { controlSocketPath } from '../../../src/app/control/socket-path.ts';
+import { BatchClient, chatLine, isOver, type LineUsage } from '../../support/batch-client.ts';
+import { assertEachLineOnce } from '../../support/batch-money.ts';
 import { TestLedger } from '../../support/test-ledger.ts';
 import { RawClient, chatBytes, newRequestId } from '../../support/raw-client.ts';
 import { TestService, until } from '../../support/service.ts';
@@ -65,11 +67,8 @@ async function stopStack(stack: Stack | undefined): Promise<void> {
   }
 }
 
-interface ShownUsage {
-  readonly prompt_tokens: number;
-  readonly completion_tokens: number;
+interface ShownUsage extends LineUsage {
   readonly total_tokens: number;
-  readonly prompt_tokens_details?: { readonly cached_tokens: number };
 }
 
 const ask = (text: string, more: Readonly<Record<string, unknown>> = {}): Record<string, unknown> => ({
@@ -102,7 +101,7 @@ async function secondAccount(service: TestService): Promise<string> {
 const errorOf = (json: string): Readonly<Record<string, unknown>> =>
   (JSON.parse(json) as { error: Readonly<Record<string, unknown>> }).error;
 
-const costOf = (usage: ShownUsage): bigint => {
+const costOf = (usage: LineUsage): bigint => {
   const cached = BigInt(usage.prompt_tokens_details?.cached_tokens ?? 0);
   return (
     (BigInt(usage.prompt_tokens) - cached) * price.input +
@@ -271,6 +270,28 @@ describe('a server that runs on while the service is started again (reliability 
       await stopStack(stack);
     }
   });
+});
+
+test('a batch, and three kills of the service while the server works on it: each line is there and charged once', async (t) => {
+  const stack = await startStack(defaultModelFile(), { backend: ', max_concurrency: 2' });
+  t.after(() => stopStack(stack));
+  const { service, ledger, server } = stack;
+  const credit = await ledger.balance();
+  const client = new BatchClient(service);
+  const customIds = Array.from({ length: 12 }, (_, index) => `line-${index}`);
+  const lines = customIds.map((id, index) =>
+    chatLine(id, `Count from ${index} on, in words.`, { model: 'real', temperature: 0, max_tokens: 8 }),
+  );
+  const { id } = await client.of(lines);
+  for (let done = 0; done < 9; done += 3) {
+    await client.when(id, ({ request_counts: counts }) => counts.completed >= done);
+    await until(async () => (await server.working()) > 0);
+    await service.stop('SIGKILL');
+    await service.start();
+    await ledger.verify({ owned: true });
+  }
+  const batch = await client.when(id, isOver, 60_000);
+  await assertEachLineOnce(batch, customIds, { client, ledger, credit, costOf: (usage) => costOf(usage) / 2n });
 });
 
 describe('on a tiny model that does not end', () => {
