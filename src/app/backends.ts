@@ -267,7 +267,8 @@ function openEngine(
 }
 
 /** Only a change to the configuration or the server helps. */
-const hasNoModel = ({ incident }: ReportedIncident): boolean => incident === 'not_found' || incident === 'other_model';
+const hasNoModel = ({ incident }: ReportedIncident): boolean =>
+  incident === 'not_found' || incident === 'other_model' || incident === 'adapter_missing';
 
 interface OpenAiEngineServices {
   readonly limits: Pick<LimitsConfig, 'firstTokenTimeoutMs' | 'streamIdleTimeoutMs'>;
@@ -295,7 +296,7 @@ export const openAiEngineOf = (
     ...(onIncident === undefined ? {} : { onIncident }),
     ...(saltKey === undefined ? {} : { saltKey }),
     ...(config.serverName === undefined ? {} : { serverName: config.serverName }),
-    ...(config.adapter === undefined ? {} : { fields: config.adapter.fields }),
+    ...(config.adapter === undefined ? {} : { adapter: config.adapter }),
     ...(config.model === undefined ? {} : { model: config.model }),
     ...(config.apiKey === undefined ? {} : { apiKey: config.apiKey.reveal() }),
     ...(config.concurrencyMax === undefined ? {} : { maxConcurrency: config.concurrencyMax }),

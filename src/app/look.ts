@@ -1,6 +1,7 @@
 import { combineSignals } from '../platform/combine-signals.ts';
 import type { BackendLook } from '../config/backend-look.ts';
 import type { Config, ModelConfig, OpenAiBackendConfig } from '../config/config.ts';
+import type { ListedAdapter } from '../inference/engines/openai/listed-adapters.ts';
 import { probeBackend } from '../inference/engines/openai/probe.ts';
 import type { Log } from '../platform/log.ts';
 
@@ -16,7 +17,7 @@ export const lookAtBackend = async (
   stopping?: AbortSignal,
 ): Promise<BackendLook> => (await lookClosely(model, backend, stopping)).look;
 
-/** The same, and whether the server has the model at all, with the window that it reports. */
+/** The same, and whether the server has the model at all, with the window and the adapters that it reports. */
 export async function lookClosely(
   model: Pick<ModelConfig, 'id' | 'contextLength'>,
   backend: OpenAiBackendConfig,
@@ -25,26 +26,29 @@ export async function lookClosely(
   readonly look: BackendLook;
   readonly hasModel: boolean;
   readonly windowTokens: number | undefined;
+  readonly adapters: readonly ListedAdapter[];
 }> {
   const look = { model: model.id, backend: backend.name, url: backend.url };
   const limit = AbortSignal.timeout(lookTimeoutMs);
   try {
-    const { problem, isUsable, lacksModel, windows } = await probeBackend({
+    const { problem, isUsable, lacksModel, windows, adapters } = await probeBackend({
       url: backend.url,
       serverName: backend.serverName,
       apiKey: backend.apiKey?.reveal(),
       flavor: backend.flavor,
       model: backend.model ?? model.id,
+      adapter: backend.adapter,
       contextLength: model.contextLength,
       signal: stopping === undefined ? limit : combineSignals([limit, stopping]),
     });
     const hasModel = !lacksModel;
     const windowTokens = windows.get(backend.model ?? model.id);
-    if (problem === undefined) return { look: { ...look, state: 'ready', problem: null }, hasModel, windowTokens };
-    return { look: { ...look, state: isUsable ? 'wrong' : 'down', problem }, hasModel, windowTokens };
+    if (problem === undefined)
+      return { look: { ...look, state: 'ready', problem: null }, hasModel, windowTokens, adapters };
+    return { look: { ...look, state: isUsable ? 'wrong' : 'down', problem }, hasModel, windowTokens, adapters };
   } catch {
     const problem = `${new URL(backend.url).origin} does not answer within ${lookTimeoutMs / 1_000} seconds. Check the address and any firewall in between.`;
-    return { look: { ...look, state: 'down', problem }, hasModel: false, windowTokens: undefined };
+    return { look: { ...look, state: 'down', problem }, hasModel: false, windowTokens: undefined, adapters: [] };
   }
 }
 

@@ -54,6 +54,7 @@ export async function addBackend(context: Context, options: BackendOptions, inpu
     ...(model === id ? {} : { model }),
     ...(apiKeyEnv === undefined ? {} : { api_key_env: apiKeyEnv }),
   };
+  const adapters = adaptersOf(result, model);
   const terms = await termsOf(context, options);
   const { written, reloaded } = await writeConfig(context, options.config, (text) =>
     existing === undefined
@@ -69,6 +70,7 @@ export async function addBackend(context: Context, options: BackendOptions, inpu
   print.result(
     {
       ...{ id, flavor, url, model, context_length: contextLength },
+      ...(adapters.length === 0 ? {} : { adapters }),
       ...factsOf(found),
       ...(existing === undefined ? terms : {}),
       ...{ config: written, is_in_force: reloaded },
@@ -77,6 +79,9 @@ export async function addBackend(context: Context, options: BackendOptions, inpu
       `${id} · ${flavor} · ${url}${model === id ? '' : ` · ${model} there`}`,
       `window   ${contextLength} tokens`,
       ...linesOf(found),
+      ...(adapters.length === 0
+        ? []
+        : [`adapters ${adapters.map(inFileWords).join(', ')}: each can be sold, under adapters of ${id} in the file`]),
       existing === undefined
         ? `config   ${written}`
         : `config   ${written}, beside ${existing.backends.map(({ name }) => name).join(', ')}`,
@@ -87,8 +92,13 @@ export async function addBackend(context: Context, options: BackendOptions, inpu
   return 0;
 }
 
-function modelMeant({ models }: ProbeResult, named: string | undefined): string {
-  const [first, ...others] = models;
+function modelMeant({ models, adapters }: ProbeResult, named: string | undefined): string {
+  const of = adapters.find(({ name, parent }) => name === named && parent !== undefined)?.parent;
+  if (of !== undefined)
+    throw new OperationError(
+      `${named} is an adapter of ${of}: add that model, and write the adapter under its adapters.`,
+    );
+  const [first, ...others] = models.filter((id) => !adapters.some(({ name, parent }) => name === id && parent));
   if (named !== undefined) {
     if (models.length === 0 || models.includes(named)) return named;
     throw new OperationError(`The server has no model ${named}. It has: ${models.slice(0, 20).join(', ')}.`);
@@ -100,6 +110,15 @@ function modelMeant({ models }: ProbeResult, named: string | undefined): string 
     );
   return first;
 }
+
+/** In the names of the file. */
+const adaptersOf = ({ adapters }: ProbeResult, model: string) =>
+  adapters
+    .filter(({ parent }) => parent === undefined || parent === model)
+    .map(({ name, loraId }) => (loraId === undefined ? { adapter: name } : { adapter: name, lora_id: loraId }));
+
+const inFileWords = ({ adapter, lora_id: loraId }: ReturnType<typeof adaptersOf>[number]): string =>
+  loraId === undefined ? adapter : `${adapter} (lora_id ${loraId})`;
 
 /** Some servers call a model by the path of its file. */
 const nameOf = (model: string): string =>

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { readFileSync } from 'node:fs';
+import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 
@@ -166,6 +166,33 @@ for (const [flag, made] of [
     assert.equal(configOf(folder), written);
   });
 
+const withAdapters = (): object[] => [
+  vllm('base'),
+  ...['legal', 'sql'].map((id) => ({ id, owned_by: 'vllm', root: `/adapters/${id}`, parent: 'base' })),
+];
+
+test('adapters that a server has are said, not sold, and `doctor` says which the file does not have', async () => {
+  const folder = folderOf();
+  state.models = withAdapters();
+  const { code, stdout, stderr } = await folder.run('backends', 'add', server.url, '--json');
+  assert.equal(code, 0, stderr);
+  const { id, adapters } = jsonOf({ code, stdout, stderr }) as { id: string; adapters: unknown };
+  assert.deepEqual([id, adapters], ['base', [{ adapter: 'legal' }, { adapter: 'sql' }]]);
+  assert.doesNotMatch(configOf(folder), /legal/);
+  const found = async (): Promise<string> => (await folder.run('doctor')).stdout;
+  assert.match(await found(), /has adapters that the file does not sell: legal, sql/);
+  const text = configOf(folder);
+  const sold = text.replace(
+    '- id: base\n',
+    '- id: base\n    adapters: [ { id: base-legal, adapter: legal }, { id: lost } ]\n',
+  );
+  assert.notEqual(sold, text);
+  writeFileSync(join(folder.path, 'tokenhouse.yaml'), sold);
+  const after = await found();
+  assert.match(after, /has adapters that the file does not sell: sql/);
+  assert.match(after, /has no model 'lost'\. It has: base, legal, sql/);
+});
+
 const refusals: readonly {
   readonly name: string;
   readonly before?: () => void;
@@ -176,6 +203,12 @@ const refusals: readonly {
     name: 'several models',
     before: () => (state.models = [vllm('a'), vllm('b')]),
     said: /several models: name one with --model\. It has: a, b/,
+  },
+  {
+    name: 'an adapter instead of its model',
+    before: () => (state.models = withAdapters()),
+    args: ['--model', 'sql'],
+    said: /sql is an adapter of base: add that model/,
   },
   { name: 'no model', before: () => (state.models = []), said: /does not list its models/ },
   { name: 'another model', args: ['--model', 'z'], said: /no model z\. It has: Qwen\/Qwen3-8B/ },

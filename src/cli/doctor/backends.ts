@@ -3,7 +3,8 @@ import path from 'node:path';
 import type { BackendStatus } from '../../app/control/status.ts';
 import type { LimitsConfig, ModelConfig, OpenAiBackendConfig, ServerConfig } from '../../config/config.ts';
 import { openAiEngineOf } from '../../app/backends.ts';
-import { lookAtBackend } from '../../app/look.ts';
+import { lookClosely } from '../../app/look.ts';
+import type { ListedAdapter } from '../../inference/engines/openai/listed-adapters.ts';
 import type { Finding, Patient } from './finding.ts';
 
 /** Checks external servers: whether they answer, accept the key, have the model, and are what the file says. */
@@ -30,14 +31,33 @@ async function lookAt(
 ): Promise<Finding> {
   const check = 'backend';
   const found = `${model.id} · ${backend.name} · ${backend.url}`;
-  const { state, problem } = await lookAtBackend(model, backend);
+  const {
+    look: { state, problem },
+    adapters,
+  } = await lookClosely(model, backend);
   if (problem === null) {
-    const said = await saidBy(model, backend, limits);
-    return { check, state: 'ok', found, ...(said === undefined ? {} : { more: said }) };
+    const said = [await saidBy(model, backend, limits), unsoldOf(model, backend, adapters)].filter(Boolean).join('; ');
+    return { check, state: 'ok', found, ...(said === '' ? {} : { more: said }) };
   }
   return state === 'wrong'
     ? { check, state: 'warning', found, why: problem, repair: 'tokenhouse config show (see models[].backends[])' }
     : { check, state: 'problem', found, why: problem, repair: `curl -i ${backend.url}/models` };
+}
+
+/** Adapters of the model that its server has, and the file does not. */
+function unsoldOf(
+  { id, adapters, adapterOf }: ModelConfig,
+  { model = id }: OpenAiBackendConfig,
+  listed: readonly ListedAdapter[],
+): string | undefined {
+  const unsold = listed.filter(
+    ({ name, parent, loraId }) =>
+      (parent === undefined || parent === model) &&
+      !adapters.some((each) => (loraId === undefined ? (each.adapter ?? each.id) === name : each.loraId === loraId)),
+  );
+  if (adapterOf !== undefined || unsold.length === 0) return undefined;
+  const names = unsold.slice(0, 10).map(({ name }) => name);
+  return `has adapters that the file does not sell: ${names.join(', ')}${unsold.length > 10 ? ', …' : ''} (models[].adapters)`;
 }
 
 /** The command of a server that the service starts, and how it does in the running service. */

@@ -126,7 +126,7 @@ function backendFor<Backend extends BackendConfig>(backend: Backend, base: Base,
     case undefined:
       return backend;
     case 'name':
-      return name === undefined ? backend : { ...backend, model: name };
+      return name === undefined ? backend : { ...backend, model: name, adapter: { name, fields: {} } };
     case 'lora_path':
       return name === undefined
         ? backend

@@ -346,7 +346,7 @@ export class Exchange implements AnswerHandler {
     const error = answerError(answer, flavor, model, this.#options.sent);
     // A client's mistake is not an incident of the server.
     if (error.type !== 'invalid_request_error') {
-      const isOurs = status === 404 && error.code === 'no_healthy_backends';
+      const isOurs = status !== 503 && error.code === 'no_healthy_backends';
       const incident = isOurs ? 'not_found' : status === this.#status ? 'http_status' : 'error_in_answer';
       this.#backend.onIncident({ incident, status, cause: null });
     }

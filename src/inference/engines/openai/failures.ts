@@ -8,6 +8,9 @@ export interface UpstreamAnswer {
   readonly body: unknown;
 }
 
+/** SGLang's words for an adapter that it does not have: no request of a client names one. */
+const adapterMissing = /^(The following requested )?LoRA adapters? .*not (loaded|enabled)/i;
+
 /** Fields that servers name in error messages, and their names for clients. `structured_outputs` and similar fields carry a constraint. */
 const clientFields: ReadonlyMap<string, string> = new Map([
   ...[
@@ -41,7 +44,8 @@ export function answerError(
 ): ApiError {
   const { body } = answer;
   const fault = faultOf(body);
-  const status = flavor.overloaded?.test(fault.message) === true ? 429 : answer.status;
+  const isAdapterMissing = answer.status === 400 && adapterMissing.test(fault.message);
+  const status = isAdapterMissing ? 404 : flavor.overloaded?.test(fault.message) === true ? 429 : answer.status;
   const overflow = contextOverflow(fault);
   if (overflow !== undefined && (overflowStatuses.has(status) || batchText.test(fault.message))) {
     return new ApiError(

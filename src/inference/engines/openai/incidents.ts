@@ -10,6 +10,8 @@ export interface BackendIncident {
     | 'not_found'
     /** The backend now answers with another model, and no longer lists the configured one: it gets no requests until it does again. */
     | 'other_model'
+    /** It does not have the adapter that is used there: it gets no requests until it has it. */
+    | 'adapter_missing'
     | 'error_in_answer'
     | 'unreadable_answer'
     /** An answer violated its constraint or is missing a forced call; `constraint_ignored`: such requests are no longer sent there. */

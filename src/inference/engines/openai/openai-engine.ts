@@ -26,6 +26,8 @@ import { PromptCaching } from './prompt-caching.ts';
 import { cannotKeep, refusalOf, saltFields } from './request-body.ts';
 import type { ForwardedField, UpstreamServer } from './request-body.ts';
 import { hostOf } from './server-name.ts';
+import { presenceOf, type AdapterPresence } from './adapter-presence.ts';
+import type { WantedAdapter } from './listed-adapters.ts';
 import { askModels, askReport, ping, type PagesBackend } from './server-pages.ts';
 import { ServedModel } from './served-model.ts';
 import { runTask } from './tasks.ts';
@@ -66,8 +68,8 @@ export interface OpenAiEngineOptions {
   readonly systemFirst?: boolean;
   /** How special tokens in clients' texts are handled. Default: they pass. */
   readonly specialTokens?: SpecialTokens;
-  /** Sent with every request, besides the fields of the flavor: which adapter the server applies. */
-  readonly fields?: Readonly<Record<string, unknown>>;
+  /** Which adapter the server applies. */
+  readonly adapter?: WantedAdapter;
 }
 
 /** Generates on any OpenAI-compatible server, always streaming. */
@@ -117,6 +119,7 @@ class OpenAiEngine implements Engine {
   readonly #decoding: DecodingBackend;
   readonly #trust: ConstraintTrust;
   readonly #served: ServedModel;
+  readonly #presence: AdapterPresence | undefined;
   #lookTimer: NodeJS.Timeout | undefined;
   readonly #closing = new AbortController();
   readonly #pages: PagesBackend;
@@ -145,7 +148,7 @@ class OpenAiEngine implements Engine {
       forward: options.forward ?? [],
       specialTokens: options.specialTokens ?? { mode: 'pass', texts: [] },
       systemFirst: options.systemFirst ?? false,
-      fields: options.fields,
+      fields: options.adapter?.fields,
       // New for each engine: entries cached by a server can be found again as long as this engine lives.
       salts: new CacheSalts(options.saltKey ?? randomBytes(32)),
     };
@@ -206,6 +209,7 @@ class OpenAiEngine implements Engine {
       signal: this.#closing.signal,
     };
     this.#caching = new PromptCaching(this.#pages);
+    this.#presence = presenceOf(options, this.#pages, () => this.#note('adapter_missing', null));
     this.#backend = this.#exchangeBackend(options.idleTimeoutMs ?? 60_000);
   }
 
@@ -221,7 +225,7 @@ class OpenAiEngine implements Engine {
       onAnswerError: (answer) => {
         if (isLoading(answer, this.#flavor)) this.#loadingUntilMs = performance.now() + loadingMs;
       },
-      onIncident: (incident) => this.#incidents.note(incident, performance.now()),
+      onIncident: (incident) => this.#incident(incident),
       onUnbound: (request, fault) => this.#unbound(request, fault),
       onOver: () => this.#running--,
       onReleased: (outcome) => this.#released(outcome),
@@ -259,6 +263,8 @@ class OpenAiEngine implements Engine {
   status(): EngineStatus {
     if (this.#closing.signal.aborted) return { state: 'down', detail: 'closed' };
     if (this.#served.isOther) return { state: 'down', detail: 'it has another model now', retryAfterSeconds: 5 };
+    if (this.#presence?.state === 'missing')
+      return { state: 'down', detail: 'it does not have the adapter', retryAfterSeconds: 5 };
     const nowMs = performance.now();
     if (this.#breaker.isOpen) {
       const pauseMs = this.#breaker.pauseLeftMs(nowMs);
@@ -273,6 +279,8 @@ class OpenAiEngine implements Engine {
       const retryAfterSeconds = Math.max(1, Math.ceil((this.#loadingUntilMs - nowMs) / 1_000));
       return { state: 'starting', detail: 'the backend is loading its model', retryAfterSeconds };
     }
+    if (this.#presence?.state === 'unknown')
+      return { state: 'starting', detail: 'it has not said yet whether it has the adapter', retryAfterSeconds: 5 };
     return this.#unreachable === undefined
       ? { state: 'ready' }
       : { state: 'ready', detail: `no connection (${this.#unreachable})`, isUnreachable: true };
@@ -283,6 +291,7 @@ class OpenAiEngine implements Engine {
     clearTimeout(this.#lookTimer);
     this.#trust.close();
     this.#served.close();
+    this.#presence?.close();
     this.#closing.abort(unavailable(this.#name));
     this.#connections.close(unavailable(this.#name));
     await Promise.all([this.#countingPool.destroy(), this.#taskPool?.destroy()]);
@@ -313,7 +322,7 @@ class OpenAiEngine implements Engine {
         onAlive: () => this.#alive(),
         onConnectFailed: () => this.#released('connect-failed'),
         onLoading: () => (this.#loadingUntilMs = performance.now() + loadingMs),
-        onIncident: (incident) => this.#incidents.note(incident, performance.now()),
+        onIncident: (incident) => this.#incident(incident),
       });
       await take(events);
     } finally {
@@ -398,6 +407,11 @@ class OpenAiEngine implements Engine {
     this.#note('constraint_not_kept', message);
   }
 
+  #incident(incident: BackendIncident): void {
+    this.#incidents.note(incident, performance.now());
+    if (incident.incident === 'not_found') this.#presence?.doubted();
+  }
+
   #note(incident: BackendIncident['incident'], cause: string | null): void {
     this.#incidents.note({ incident, status: null, cause }, performance.now());
   }
@@ -419,6 +433,7 @@ class OpenAiEngine implements Engine {
   }
 
   #alive(): void {
+    if (this.#unreachable !== undefined) this.#presence?.doubted();
     this.#unreachable = undefined;
     this.#breaker.succeeded();
   }

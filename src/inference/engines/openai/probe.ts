@@ -3,6 +3,15 @@ import type { FlavorName } from '../../../generation/flavor-names.ts';
 import { combineSignals } from '../../../platform/combine-signals.ts';
 import { flavors } from './flavors/flavors.ts';
 import { causeCode } from './incidents.ts';
+import {
+  adapterPage,
+  adaptersAmong,
+  hasAdapter,
+  loraFiles,
+  type ListedAdapter,
+  type WantedAdapter,
+} from './listed-adapters.ts';
+import { entriesOf, isObject, isPrintable, modelsOf, parsed } from './listing.ts';
 import { hostOf } from './server-name.ts';
 
 export interface ProbeOptions {
@@ -15,6 +24,8 @@ export interface ProbeOptions {
   readonly flavor?: FlavorName | undefined;
   /** The model's name on the backend; absent: not compared. */
   readonly model?: string | undefined;
+  /** The adapter that is used there; absent: not compared. */
+  readonly adapter?: WantedAdapter | undefined;
   /** The window that the card promises; absent: not compared. */
   readonly contextLength?: number;
   readonly signal: AbortSignal;
@@ -29,6 +40,8 @@ export interface ProbeResult {
   readonly latencyMs: number | undefined;
   /** Ids of the models that it serves, as far as it reports them. */
   readonly models: readonly string[];
+  /** Those of them that are adapters of others, and the `--lora` files of llama-server. */
+  readonly adapters: readonly ListedAdapter[];
   /** Windows in tokens of the models that report theirs. */
   readonly windows: ReadonlyMap<string, number>;
   /** The apparent kind of server; `undefined` if there is no sign. */
@@ -44,7 +57,6 @@ export interface ProbeResult {
 export const probeUserAgent = 'tokenhouse-probe';
 
 const bodyBytesMax = 4 * 1024 * 1024;
-const modelsMax = 1_000;
 
 /**
  * Probes a backend without generating anything: whether it is up, which models it has, and what kind of server it is. Throws only when the
@@ -107,11 +119,16 @@ export async function probeBackend(options: ProbeOptions): Promise<ProbeResult> 
     if (looksLike === 'lm-studio')
       for (const path of ['/api/v0/models', '/api/v1/models'])
         for (const [id, window] of studioWindows((await get(root + path)).body)) windows.set(id, window);
-    const problem = problemOf(options, base, listing, models, windows, looksLike);
+    const page = looksLike === 'llama-server' ? await get(`${root}/lora-adapters`) : listing;
+    const adapters = (looksLike === 'llama-server' ? loraFiles(page.body) : adaptersAmong(page.body)) ?? [];
+    const lacksAdapter = isWithoutAdapter(options, page);
+    const problem =
+      problemOf(options, base, listing, models, windows, looksLike) ??
+      (lacksAdapter ? adapterProblem(options.adapter!, adapters) : undefined);
     const isUsable = listing.status === 200 || listing.status === 404;
     return {
-      ...{ reachable: true, latencyMs, models, windows, looksLike, isUsable },
-      lacksModel: lacksModel(options, models),
+      ...{ reachable: true, latencyMs, models, adapters, windows, looksLike, isUsable },
+      lacksModel: lacksAdapter || lacksModel(options, models),
       ...(problem === undefined ? {} : { problem }),
     };
   } finally {
@@ -123,6 +140,7 @@ const nothing: ProbeResult = {
   reachable: false,
   latencyMs: undefined,
   models: [],
+  adapters: [],
   windows: new Map(),
   looksLike: undefined,
   isUsable: false,
@@ -160,14 +178,6 @@ async function ask(pool: Pool, path: string, headers: Record<string, string>, si
   } catch (error) {
     const isTimeout = signal.aborted || causeCode(error) === 'UND_ERR_CONNECT_TIMEOUT';
     return { status: undefined, server: '', body: undefined, code: isTimeout ? 'TIMEOUT' : causeCode(error) };
-  }
-}
-
-function parsed(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
   }
 }
 
@@ -241,6 +251,21 @@ function problemOf(
     return `The server looks like ${looksLike}, but the backend's flavor is ${flavor}. Set flavor: ${looksLike}.`;
   }
   return windowProblem(model, contextLength, windows);
+}
+
+const isWithoutAdapter = ({ flavor, adapter }: ProbeOptions, { status, body }: Answer): boolean =>
+  flavor !== undefined &&
+  adapter?.name !== undefined &&
+  status === 200 &&
+  adapterPage[flavor] !== undefined &&
+  hasAdapter(flavor, adapter, body) === false;
+
+function adapterProblem({ name, fields }: WantedAdapter, adapters: readonly ListedAdapter[]): string {
+  const has = adapters.map((each) => (each.loraId === undefined ? each.name : `${each.loraId}: ${each.name}`));
+  const shown = has.length === 0 ? 'It has none.' : `It has: ${has.slice(0, 10).join(', ')}.`;
+  return 'lora' in fields
+    ? `The server has no adapter with the lora_id of '${name}'. ${shown} Start it with that --lora file, or correct lora_id.`
+    : `The server has no adapter '${name}'. ${shown} Load it there, or correct the name of the adapter.`;
 }
 
 function windowProblem(
@@ -348,26 +373,4 @@ function unreachable(origin: string, code: string | null): string {
       }
       return `${origin} closed the connection (${code}). Check that it speaks HTTP there.`;
   }
-}
-
-/** Returns the ids in a list of models; empty if it is not a valid list. */
-export const listedModels = (text: string): readonly string[] => modelsOf(parsed(text));
-
-function modelsOf(body: unknown): readonly string[] {
-  return entriesOf(body)
-    .map((entry) => entry['id'])
-    .filter(isPrintable)
-    .slice(0, modelsMax);
-}
-
-/** Returns whether an id may be shown to a person. */
-const isPrintable = (id: unknown): id is string => typeof id === 'string' && /^[\x20-\x7e]{1,256}$/.test(id);
-
-function entriesOf(body: unknown): readonly Readonly<Record<string, unknown>>[] {
-  const data = isObject(body) ? body['data'] : undefined;
-  return Array.isArray(data) ? data.filter(isObject) : [];
-}
-
-function isObject(value: unknown): value is Readonly<Record<string, unknown>> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }

@@ -2,7 +2,10 @@ import type { Pool } from 'undici';
 import { combineSignals } from '../../../platform/combine-signals.ts';
 import type { ServerReport } from '../../../generation/server-report.ts';
 import type { Flavor } from './flavors/flavor.ts';
-import { listedModels, probeUserAgent } from './probe.ts';
+import { adapterPage, hasAdapter, type WantedAdapter } from './listed-adapters.ts';
+import { listedModels, parsed } from './listing.ts';
+import { probeUserAgent } from './probe.ts';
+import type { FlavorName } from '../../../generation/flavor-names.ts';
 
 export interface PagesBackend {
   readonly pool: Pool;
@@ -38,6 +41,23 @@ export async function askModels(backend: PagesBackend): Promise<readonly string[
   const signal = combineSignals([backend.signal, AbortSignal.timeout(lookTimeoutMs)]);
   const text = await askPage(`${backend.basePath}/models`, backend, signal).catch(() => undefined);
   return text === undefined ? undefined : listedModels(text);
+}
+
+/** Returns whether the server has the adapter; `unsaid`: it does not list any; `undefined`: it does not answer. Never rejects. */
+export async function askAdapter(
+  backend: PagesBackend,
+  flavor: FlavorName,
+  adapter: WantedAdapter,
+): Promise<boolean | 'unsaid' | undefined> {
+  const signal = combineSignals([backend.signal, AbortSignal.timeout(lookTimeoutMs)]);
+  const page = adapterPage[flavor];
+  const path = page === '/models' ? `${backend.basePath}${page}` : `${backend.rootPath}${page}`;
+  try {
+    const text = await askPage(path, backend, signal);
+    return text === undefined ? 'unsaid' : (hasAdapter(flavor, adapter, parsed(text)) ?? 'unsaid');
+  } catch {
+    return undefined;
+  }
 }
 
 /** Resolves with any answer of the server; rejects if there is none. */

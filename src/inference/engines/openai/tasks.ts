@@ -270,7 +270,11 @@ function refusalOf(
   const reported = answerError(refused, flavor, name, Object.keys(sent));
   const { status } = refused;
   if (reported.type !== 'invalid_request_error')
-    onIncident({ incident: status === 404 ? 'not_found' : 'http_status', status, cause: null });
+    onIncident({
+      incident: status !== 503 && reported.code === 'no_healthy_backends' ? 'not_found' : 'http_status',
+      status,
+      cause: null,
+    });
   return reported.code === 'unsupported_value' && reported.param === 'prompt'
     ? new ApiError(reported.code, reported.message, { param: tokenIdAt() })
     : reported;

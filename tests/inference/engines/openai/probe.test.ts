@@ -34,6 +34,36 @@ const cases: readonly Case[] = [
     expected: { reachable: true, models: ['m', 'lora'], looksLike: 'vllm' },
     problem: undefined,
   },
+  ...(
+    [
+      ['vllm', ['m', 'tuned'], { lora_path: 'tuned' }, undefined],
+      ['sglang', ['m', 'tuned'], { lora_path: 'tuned' }, undefined],
+      ['sglang', ['m', 'other'], { lora_path: 'tuned' }, /no adapter 'tuned'. It has: other. Load it there/],
+      // Versions that list no adapters.
+      ['sglang', ['m'], { lora_path: 'tuned' }, undefined],
+      ['llama-server', ['m'], { lora: [{ id: 1, scale: 0.5 }] }, undefined],
+      ['llama-server', ['m'], { lora: [{ id: 7, scale: 0 }] }, undefined],
+      ['llama-server', ['m'], { lora: [{ id: 2, scale: 1 }] }, /lora_id of 'tuned'. It has: 0: a, 1: b. Start it/],
+    ] as const
+  ).map(([flavor, ids, fields, problem]) => ({
+    name: `${flavor} with ${ids.join(', ')}, of which ${JSON.stringify(fields)} is used`,
+    handler: serving({
+      '/v1/models': {
+        data: ids.map((id) => ({
+          id,
+          owned_by: flavor.replace('-server', 'cpp'),
+          ...(id === 'm' ? {} : { parent: 'm' }),
+        })),
+      },
+      '/lora-adapters': [
+        { id: 0, path: '/x/a.gguf' },
+        { id: 1, path: 'b.gguf' },
+      ] as object,
+    }),
+    options: { flavor, model: 'm', adapter: { name: 'tuned', fields } },
+    expected: { isUsable: true, lacksModel: problem !== undefined },
+    problem,
+  })),
   ...[8_192, 2_048, 512].map((contextLength) => ({
     name: `vLLM with a window of 2,048, of which the card promises ${contextLength}`,
     handler: serving({ '/v1/models': { data: [{ id: 'm', owned_by: 'vllm', max_model_len: 2_048 }] } }),
