@@ -20,7 +20,7 @@ export const adaptersAmong = (listing: unknown): readonly ListedAdapter[] =>
     )
     .slice(0, adaptersMax);
 
-/** Those of llama-server's own list, named by their files; `undefined` if it is none. */
+/** The `--lora` files that llama-server lists, named by their files; `undefined` if it is no such list. */
 export function loraFiles(body: unknown): readonly ListedAdapter[] | undefined {
   if (!Array.isArray(body)) return undefined;
   return body
