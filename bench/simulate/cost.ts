@@ -1,4 +1,5 @@
-import { idleLoad, Fleet } from '../../src/inference/routing/fleet.ts';
+import { idleLoad } from '../../src/inference/routing/backend-load.ts';
+import { Fleet } from '../../src/inference/routing/fleet.ts';
 import { mulberry32 } from '../../tests/support/random.ts';
 import { median } from '../table.ts';
 

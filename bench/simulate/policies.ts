@@ -2,7 +2,8 @@ import { FleetPeers } from '../../src/inference/routing/fleet-peers.ts';
 import { mulberry32 } from '../../tests/support/random.ts';
 import type { PeerMessage } from '../../src/platform/peers/peers.ts';
 import { cacheTokensUnknown } from '../../src/inference/routing/cache-index.ts';
-import { idleLoad, Fleet, type BackendLoad } from '../../src/inference/routing/fleet.ts';
+import { idleLoad, type BackendLoad } from '../../src/inference/routing/backend-load.ts';
+import { Fleet } from '../../src/inference/routing/fleet.ts';
 import { ServerReports } from '../../src/inference/routing/server-reports.ts';
 import { blockTokens, type TracedRequest } from './trace.ts';
 

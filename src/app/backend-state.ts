@@ -1,5 +1,7 @@
 import type { EngineStatus } from '../inference/engines/engine.ts';
 import type { Backend } from '../inference/pipeline/backend-pool.ts';
+import type { WorseState } from '../config/backend-state.ts';
+import { countsOf, type Worse } from '../inference/routing/backend-quality.ts';
 import type { ServerReports } from '../inference/routing/server-reports.ts';
 import type { BackendReading } from '../platform/metrics/service-readings.ts';
 import type { OpenBackend } from './backends.ts';
@@ -19,6 +21,8 @@ export const readingOf = (backend: OpenBackend, reports: ServerReports<Backend>)
   ejections: backend.ejections,
   cachedTokensExpected: backend.cachedTokensExpected,
   cachedTokensFound: backend.cachedTokensFound,
+  answers: backend.quality === undefined ? undefined : countsOf(backend.quality.totals),
+  isWorse: backend.quality?.worse !== undefined,
   cacheTokens: reports.cacheTokensOf(backend),
   foreign: reports.foreignAt(backend),
   memoryBytes: backend.engine.residence?.state === 'unloaded' ? 0 : backend.engine.residence?.memoryBytes,
@@ -42,6 +46,25 @@ export function statusOf(backend: OpenBackend): BackendStatus {
     failures,
     ejectedForMs: ejectedUntilMs === 0 ? null : Math.max(0, Math.ceil(ejectedUntilMs - performance.now())),
     promptTokensPerSecond: measuredTokensPerSecond === 0 ? null : Math.round(measuredTokensPerSecond),
+    ...qualityOf(backend),
     residence: engine.residence,
   };
 }
+
+function qualityOf({ quality }: OpenBackend): Pick<BackendStatus, 'quality' | 'worse'> {
+  if (quality === undefined) return { quality: null, worse: null };
+  const nowMs = performance.now();
+  quality.advance(nowMs);
+  const { lately, hour, worse } = quality;
+  return {
+    quality: { fiveMinutes: countsOf(lately.sums), hour: countsOf(hour.sums) },
+    worse: worse === undefined ? null : worseOf(worse, nowMs),
+  };
+}
+
+const worseOf = ({ by, share, peersShare, sinceMs }: Worse, nowMs: number): WorseState => ({
+  by,
+  share,
+  peersShare,
+  forMs: Math.round(nowMs - sinceMs),
+});

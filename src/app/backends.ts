@@ -25,7 +25,7 @@ import type { FetchedModelFile } from '../inference/model-files/fetch-model-file
 import { generationConfigBeside } from '../inference/model-files/generation-config.ts';
 import type { FetchProgress } from '../inference/model-files/meter.ts';
 import type { Backend } from '../inference/pipeline/backend-pool.ts';
-import { idleLoad } from '../inference/routing/fleet.ts';
+import { idleLoad } from '../inference/routing/backend-load.ts';
 
 /** A backend with the results of its start. */
 export interface OpenBackend extends Backend {

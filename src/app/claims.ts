@@ -2,7 +2,7 @@ import { generatesText, promiseOf } from '../catalog/card-flags.ts';
 import type { LimitsConfig, ModelConfig, OpenAiBackendConfig } from '../config/config.ts';
 import { featureNames, type FeatureName } from '../generation/feature-names.ts';
 import { claimNames, claims, type ClaimName, type Finding } from '../inference/claims/claims.ts';
-import { UnboundFault } from '../inference/engines/openai/answer-guard.ts';
+import { UnboundFault } from '../inference/engines/engine.ts';
 import { flavors } from '../inference/engines/openai/flavors/flavors.ts';
 import { combineSignals } from '../platform/combine-signals.ts';
 import { ApiError } from '../platform/errors.ts';

@@ -48,7 +48,7 @@ import { readingOf } from './backend-state.ts';
 import { boundsOf, openKept } from './kept-for-requests.ts';
 import { prefixSaltOf, runtimeConfigOf } from './runtime-config-of.ts';
 import type { PoolOptions } from './runtime-config-of.ts';
-import { filterLine, healthLog } from './service-lines.ts';
+import { backendLog, filterLine } from './service-lines.ts';
 import { openRequestWork } from './request-work.ts';
 import type { RequestWork } from './request-work.ts';
 import { watchProcess } from './watch-process.ts';
@@ -297,7 +297,7 @@ function openModels(
   const { config, environment, log, onDownload } = options;
   const downloads = new AbortController();
   const pools: PoolOptions = {
-    onHealth: healthLog(log),
+    ...backendLog(log),
     prefixSalt: prefixSaltOf(secret),
     room: limits.room,
     weightOf: (account) => limits.callers.weightOf(account),

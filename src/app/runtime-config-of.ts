@@ -8,6 +8,7 @@ import { largestBody } from '../inference/http/body-budget.ts';
 import { openBackendPool } from '../inference/pipeline/backend-pool.ts';
 import type { Backend, BackendPool, BackendPoolOptions } from '../inference/pipeline/backend-pool.ts';
 import type { AllowedOrigins, RequestLimits, RuntimeConfig } from '../inference/pipeline/runtime-config.ts';
+import type { OnCompared } from '../inference/routing/comparison.ts';
 import type { OnHealth } from '../inference/routing/fleet.ts';
 import { createNameResolver } from '../platform/outbound/resolver.ts';
 import type { OpenBackend } from './backends.ts';
@@ -18,6 +19,7 @@ import { modelOf } from './model-of.ts';
 /** Options shared by the pools of all models. */
 export interface PoolOptions {
   readonly onHealth: (modelId: string) => OnHealth<Backend>;
+  readonly onCompared: (modelId: string) => OnCompared<Backend>;
   readonly prefixSalt: number;
   readonly room: BodyRoom;
   readonly weightOf: BackendPoolOptions['weightOf'];
@@ -31,7 +33,7 @@ export const prefixSaltOf = ({ promptCaches }: Secret): number =>
 export function runtimeConfigOf(
   config: Config,
   backends: readonly OpenBackend[],
-  { onHealth, prefixSalt, room, weightOf }: PoolOptions,
+  { onHealth, onCompared, prefixSalt, room, weightOf }: PoolOptions,
   before?: RuntimeConfig,
 ): RuntimeConfig {
   const waitMaxMs = config.server.limits.firstTokenTimeoutMs;
@@ -53,7 +55,8 @@ export function runtimeConfigOf(
         const own = backends.filter((backend) => backend.modelId === id);
         const earlier = before?.pools.get(id);
         const stays = earlier !== undefined && (hasThose(earlier, own) || earlier.become(own));
-        const options = { waitMaxMs, weightOf, before: earlier, onHealth: onHealth(id), prefixSalt };
+        const heard = { onHealth: onHealth(id), onCompared: onCompared(id) };
+        const options = { waitMaxMs, weightOf, before: earlier, ...heard, prefixSalt };
         const pool = stays ? earlier : openBackendPool(own, options);
         pool.idle.reservedSlots = tiers?.priority?.reservedSlots ?? 0;
         return [id, pool];

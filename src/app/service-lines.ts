@@ -1,10 +1,11 @@
 import type { FilterOutcome } from '../accounts/key-look-ups.ts';
 import type { Backend } from '../inference/pipeline/backend-pool.ts';
+import type { OnCompared } from '../inference/routing/comparison.ts';
 import type { OnHealth } from '../inference/routing/fleet.ts';
 import type { Log, ServiceRecord } from '../platform/log.ts';
 
 /** Tells the operator that a backend is excluded because it fails, or is back. */
-export const healthLog =
+const healthLog =
   (log: Log) =>
   (model: string): OnHealth<Backend> =>
   ({ label, failures, failureShare, ejectedUntilMs, isSilent }, ejectedAtMs) => {
@@ -22,6 +23,30 @@ export const healthLog =
       },
     });
   };
+
+/** Tells the operator that a backend is worse than its peers, and by what, or is not any more. */
+const comparisonLog =
+  (log: Log) =>
+  (model: string): OnCompared<Backend> =>
+  ({ label, quality }, change) => {
+    const backend = { model, backend: label };
+    const worse = quality?.worse;
+    if (change === 'recovered' || worse === undefined)
+      return log.service({ level: 'info', event: 'backend_recovered', detail: backend });
+    return log.service({
+      level: 'warn',
+      event: 'backend_worse',
+      detail: {
+        ...backend,
+        by: worse.by,
+        failure_share: Number(worse.share.toFixed(3)),
+        peers_share: Number(worse.peersShare.toFixed(3)),
+      },
+    });
+  };
+
+/** What the log says of how backends do. */
+export const backendLog = (log: Log) => ({ onHealth: healthLog(log), onCompared: comparisonLog(log) });
 
 /** The log line for more keys than fit into memory. */
 export const filterLine = (outcome: FilterOutcome): ServiceRecord =>

@@ -24,6 +24,10 @@ export interface BackendState {
   readonly ejectedForMs: number | null;
   /** How fast it reads prompts; null if not measured. */
   readonly promptTokensPerSecond: number | null;
+  /** What its answers were like; null if there were none. Absent in earlier versions. */
+  readonly quality?: { readonly fiveMinutes: AnswerCounts; readonly hour: AnswerCounts } | null | undefined;
+  /** Why it is used less than its peers; null if it is not. Absent in earlier versions. */
+  readonly worse?: WorseState | null | undefined;
   /** Only for a model in the embedded engine. */
   readonly residence?: ModelResidence | undefined;
 }
@@ -32,4 +36,34 @@ export interface ModelResidence {
   readonly state: 'unloaded' | 'waiting' | 'loading' | 'loaded';
   readonly memoryBytes: number | undefined;
   readonly tokensPerSecond: number | undefined;
+}
+
+/** What is counted of answers, by name. */
+export type AnswerCounts = Readonly<
+  Record<
+    | 'answered'
+    | 'failed'
+    | 'promptTokens'
+    | 'cachedTokens'
+    | 'completionTokens'
+    | 'generatedCentiseconds'
+    | 'calls'
+    | 'callsChecked'
+    | 'callsUnreadable'
+    | 'callsUnknown'
+    | 'callsMisfit'
+    | 'callsInText'
+    | 'forms'
+    | 'formsMisfit',
+    number
+  >
+>;
+
+export interface WorseState {
+  /** What it fails at: answers with calls, answers in a form, or requests. */
+  readonly by: 'calls' | 'forms' | 'errors';
+  readonly forMs: number;
+  /** The share of them that it failed when that was found, and the share that its peers fail. */
+  readonly share: number;
+  readonly peersShare: number;
 }

@@ -11,6 +11,7 @@ import type { FamilyFigures } from '../../platform/metrics/figures.ts';
 import { RestartBackoff } from '../../platform/rpc/restart-backoff.ts';
 import { Rpc } from '../../platform/rpc/rpc.ts';
 import { ProcessTransport } from '../../platform/rpc/transport.ts';
+import type { AnswerCounts } from '../../config/backend-state.ts';
 import type { BackendStatus } from '../control/status.ts';
 import type { DrainTimes } from '../listening.ts';
 import type { Prepared } from '../config-rollout.ts';
@@ -375,7 +376,18 @@ function together(one: BackendStatus, other: BackendStatus): BackendStatus {
     failures: Math.max(one.failures, other.failures),
     ejectedForMs: most(one.ejectedForMs, other.ejectedForMs),
     promptTokensPerSecond: most(one.promptTokensPerSecond, other.promptTokensPerSecond),
+    quality: summed(one.quality, other.quality),
+    worse: one.worse ?? other.worse,
   };
+}
+
+function summed(one: BackendStatus['quality'], other: BackendStatus['quality']): BackendStatus['quality'] {
+  if (!one || !other) return one ?? other;
+  const sum = (a: AnswerCounts, b: AnswerCounts): AnswerCounts =>
+    Object.fromEntries(
+      Object.entries(a).map(([name, count]) => [name, count + b[name as keyof AnswerCounts]]),
+    ) as AnswerCounts;
+  return { fiveMinutes: sum(one.fiveMinutes, other.fiveMinutes), hour: sum(one.hour, other.hour) };
 }
 
 interface HowEnded {

@@ -178,7 +178,7 @@ export function allowsValue(branch: Branch, value: unknown, work: Work): boolean
   }
 }
 
-const shapeAllows = (shape: Shape, value: unknown, work: Work): boolean =>
+export const shapeAllows = (shape: Shape, value: unknown, work: Work): boolean =>
   shape === anything || shape.some((branch) => allowsValue(branch, value, work));
 
 /** Compares as JSON Schema does: the order of members does not matter. */

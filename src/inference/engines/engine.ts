@@ -124,3 +124,17 @@ export interface Engine {
   /** Stops accepting work, ends running work, and frees processes and sockets. */
   close(): Promise<void>;
 }
+
+/** An answer violates its bound: a form, or a call that is forced. The cause of the `backend_http_error` that its request ends with. */
+export class UnboundFault extends Error {
+  override readonly name = 'UnboundFault';
+  /**
+   * Whether the server must have ignored the bound: it wrote what the bound excludes, or ended where the bound forbids it. An end after a
+   * thought does not count, because there a model may end despite any bound.
+   */
+  readonly isIgnored: boolean;
+  constructor(message: string, isIgnored: boolean) {
+    super(message);
+    this.isIgnored = isIgnored;
+  }
+}

@@ -3,7 +3,9 @@ import type { Demand, Engine } from '../engines/engine.ts';
 import { lackedBy, type FeatureName } from '../../generation/feature-names.ts';
 import type { Constraint, EngineRequest, FieldPaths } from '../../generation/request.ts';
 import { withOwnNames } from './own-names.ts';
-import { Fleet, type BackendLoad, type OnHealth, type Placement } from '../routing/fleet.ts';
+import type { BackendLoad } from '../routing/backend-load.ts';
+import { Fleet, type OnHealth, type Placement } from '../routing/fleet.ts';
+import type { OnCompared } from '../routing/comparison.ts';
 import { FirstTokens } from '../routing/first-tokens.ts';
 import { Silence } from '../routing/silence.ts';
 import { RetryBudget } from '../routing/retry-budget.ts';
@@ -70,12 +72,14 @@ export interface BackendPoolOptions {
   readonly before?: BackendPool | undefined;
   /** Called when a backend is left out because it fails, and when it is back. */
   readonly onHealth?: OnHealth<Backend>;
+  /** Called when a backend is worse than its peers beyond chance, and when it is not any more. */
+  readonly onCompared?: OnCompared<Backend>;
   readonly prefixSalt?: number;
 }
 
 export function openBackendPool(
   backends: readonly Backend[],
-  { waitMaxMs, weightOf, before, onHealth, prefixSalt = randomInt(2 ** 32) }: BackendPoolOptions,
+  { waitMaxMs, weightOf, before, onHealth, onCompared, prefixSalt = randomInt(2 ** 32) }: BackendPoolOptions,
 ): BackendPool {
   let current = backends;
   const queue = new WaitQueue<Placement<Backend>>({
@@ -97,7 +101,7 @@ export function openBackendPool(
     idle.changed();
   };
   setRanks(backends);
-  const fleet = new Fleet(backends, before?.fleet, onHealth);
+  const fleet = new Fleet(backends, before?.fleet, onHealth, onCompared);
   const silence = new Silence<Backend>({
     look: ({ engine }) => engine.look?.() ?? Promise.resolve('closed'),
     changed: (backend, atMs) => {

@@ -3,7 +3,9 @@ import type { GenerationBatch, TakeBatch, Usage } from '../../generation/event.t
 import type { EngineRequest } from '../../generation/request.ts';
 import type { UsageAttempt } from '../../store/schema/tables.ts';
 import type { Placement, RoutedRequest } from '../routing/fleet.ts';
-import { prefixesOf, type PromptPrefixes } from '../routing/prompt-prefixes.ts';
+import { prefixesOf, turnsOf, type PromptPrefixes } from '../routing/prompt-prefixes.ts';
+import { groupsMax, hasWrongCall } from '../routing/backend-quality.ts';
+import { noFindings, type AnswerCheck } from './answer-check.ts';
 import { hedge, type Runner } from './hedge.ts';
 import { lengthRefusal } from './length-refusal.ts';
 import { elapsedMs } from './request-facts.ts';
@@ -12,7 +14,7 @@ import { Waiter, type Refusal, type Wait } from './wait-queue.ts';
 import { retryWithinContext, tooLong } from './too-long.ts';
 import { isReady, mayTake } from './backend-pool.ts';
 import type { Backend, BackendPool } from './backend-pool.ts';
-import type { Demand } from '../engines/engine.ts';
+import { UnboundFault, type Demand } from '../engines/engine.ts';
 import type { StopSignal } from '../../platform/stop-signal.ts';
 import type { OpenAttempt, RequestTrace } from '../../platform/telemetry/request-trace.ts';
 
@@ -34,6 +36,8 @@ export interface Dispatched {
   readonly trace: DispatchTrace;
   /** The figures of the answer, once it is complete. */
   readonly meter: { readonly usage: Usage };
+  /** Absent where there is nothing to check. */
+  readonly check: AnswerCheck | undefined;
   take(batch: GenerationBatch): boolean | Promise<boolean>;
   /** It waits for a slot from now on. */
   waiting(wait: Wait): void;
@@ -80,7 +84,7 @@ export async function dispatch(serving: Dispatched, signal: StopSignal): Promise
         order.model.hedge === undefined || refitted || tried.size > 0 ? Infinity : hedgeAfterMs(order, pool);
       if (afterMs === Infinity) await generateAt(first, request, trace, signal, taking);
       else
-        await hedge(runnerOf(first, request, pool, trace, signal), {
+        await hedge(runnerOf(first, order, request, pool, trace, signal), {
           signal,
           take: taking,
           hasContent,
@@ -89,12 +93,13 @@ export async function dispatch(serving: Dispatched, signal: StopSignal): Promise
           secondWins: ({ at }) => (current = at),
         });
       const { usage: answered } = serving.meter;
+      answeredAt(current, serving);
       current.placement.answered(answered);
       current.span?.answered(answered);
       return;
     } catch (error) {
       if (isTaking || current === undefined) throw error;
-      failedAt(current, error, pool, signal);
+      failedAt(current, order, error, pool, signal);
       if (trace.hasContent || signal.aborted) throw withModel(error, order);
       const refusal = lengthRefusal(error);
       const shorter = refusal === undefined || refitted ? undefined : retryWithinContext(order, refusal);
@@ -136,6 +141,8 @@ interface Try {
   readonly placement: Placement<Backend>;
   readonly attempt: Attempt;
   readonly span: OpenAttempt | undefined;
+  /** When its first content came; 0: not yet. */
+  begunMs: number;
 }
 
 function begin(order: Order, placement: Placement<Backend>, trace: DispatchTrace): Try {
@@ -147,7 +154,7 @@ function begin(order: Order, placement: Placement<Backend>, trace: DispatchTrace
     chosen: reasons,
   };
   trace.attempts.push(attempt);
-  return { placement, attempt, span: spanOf(order, placement, trace) };
+  return { placement, attempt, span: spanOf(order, placement, trace), begunMs: 0 };
 }
 
 const generateAt = (
@@ -158,19 +165,61 @@ const generateAt = (
   take: TakeBatch,
 ): Promise<void> => placement.backend.engine.generate(request, signal, take, span?.headers ?? spans?.headers);
 
-function contentFrom({ placement, span }: Try, order: Order, pool: BackendPool, begunMs: number): void {
+function contentFrom(at: Try, order: Order, pool: BackendPool, begunMs: number): void {
   const nowMs = performance.now();
+  const { placement, span } = at;
+  at.begunMs = nowMs;
   placement.begun(nowMs);
   span?.firstToken();
   if (order.model.hedge !== undefined) pool.firstTokens.observe(nowMs - begunMs);
 }
 
-function failedAt({ placement, attempt, span }: Try, error: unknown, pool: BackendPool, signal: StopSignal): void {
+/** Counts an answer, and what was found in it, for its backend. */
+function answeredAt({ placement: { backend }, begunMs }: Try, { order, pool, meter, check }: Dispatched): void {
+  const nowMs = performance.now();
+  const { compared } = pool.fleet;
+  const group = groupOf(order);
+  compared.answered(backend, meter.usage, begunMs === 0 ? 0 : nowMs - begunMs, group, nowMs);
+  if (check === undefined) return;
+  const findings = check.findings(compared, nowMs);
+  const isWrong = hasWrongCall(findings) || findings.formsMisfit > 0;
+  compared.found(backend, findings, group, isWrong ? conversationOf(order, pool) : undefined, nowMs);
+}
+
+/** A failure that is the backend's own fault. */
+function faultAt(backend: Backend, order: Order, error: unknown, pool: BackendPool): void {
+  const nowMs = performance.now();
+  const { compared } = pool.fleet;
+  const [group, conversation] = [groupOf(order), conversationOf(order, pool)];
+  if (error instanceof Error && error.cause instanceof UnboundFault) {
+    const isForm = order.request.constraint !== undefined;
+    const unbound = isForm ? { forms: 1, formsMisfit: 1 } : { calls: 1, callsUnreadable: 1 };
+    compared.found(backend, { ...noFindings, ...unbound }, group, conversation, nowMs);
+  }
+  compared.failed(backend, group, conversation, nowMs);
+}
+
+/** Ids end at random. */
+const groupOf = ({ account: { id } }: Order): number =>
+  (31 * id.charCodeAt(id.length - 2) + id.charCodeAt(id.length - 1)) % groupsMax;
+
+/** The key stands for the conversation if not even a hash of its content may be kept. */
+const conversationOf = ({ request, key }: Order, { prefixSalt }: BackendPool): number | string | undefined =>
+  turnsOf(request, key.id, prefixSalt)[0] ?? (request.retain ? undefined : key.id);
+
+function failedAt(
+  { placement, attempt, span }: Try,
+  order: Order,
+  error: unknown,
+  pool: BackendPool,
+  signal: StopSignal,
+): void {
   attempt.failed = signal.aborted ? null : errorCodeOf(error);
   span?.failed(attempt.failed);
   const { backend } = placement;
   if (attempt.failed === 'backend_connect_error') placement.refused();
   if (signal.aborted || !isFaultOf(backend, error)) return;
+  faultAt(backend, order, error, pool);
   placement.failed(performance.now());
   if (attempt.failed === 'backend_timeout') pool.watch(backend);
 }
@@ -186,6 +235,7 @@ interface HedgeRunner extends Runner {
 /** A try that races with another. `ended` is called only if the other one decides the outcome. */
 function runnerOf(
   at: Try,
+  order: Order,
   request: EngineRequest,
   pool: BackendPool,
   trace: DispatchTrace,
@@ -199,7 +249,7 @@ function runnerOf(
     slower: () => (attempt.hedge = attempt.hedge === 'second' ? 'second_stopped' : 'overtaken'),
     ended: (failed) => {
       const nowMs = performance.now();
-      if (failed !== undefined) failedAt(at, failed.error, pool, signal);
+      if (failed !== undefined) failedAt(at, order, failed.error, pool, signal);
       else {
         span?.failed(null);
         // A backend overtaken by one that was asked later is in trouble; the later one may just have been asked too late.
@@ -232,7 +282,7 @@ function second(
   tried.add(placement.backend);
   const at = begin(order, placement, trace);
   at.attempt.hedge = 'second';
-  return runnerOf(at, request, pool, trace, signal);
+  return runnerOf(at, order, request, pool, trace, signal);
 }
 
 /** Retries that hedging leaves for failures. */

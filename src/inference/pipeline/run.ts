@@ -17,6 +17,7 @@ import type { Dispatched, DispatchTrace } from './dispatch.ts';
 import { Fallen, mayFallBack } from './fallbacks.ts';
 import { fetchImages, hasImageUrls } from './request-images.ts';
 import type { ByteBudget, WithImages } from './request-images.ts';
+import { answerCheckOf, type AnswerCheck } from './answer-check.ts';
 import { Meter } from './meter.ts';
 import type { Order } from './order.ts';
 import { withOwnNames } from './own-names.ts';
@@ -189,6 +190,7 @@ class Serving implements Dispatched {
   readonly order: Order;
   readonly pool: BackendPool;
   readonly meter: Meter;
+  readonly check: AnswerCheck | undefined;
   readonly trace: DispatchTrace;
   /** Absent while the requested model serves it. */
   readonly fallen: Fallen | undefined;
@@ -214,6 +216,7 @@ class Serving implements Dispatched {
     this.order = order;
     this.pool = lease.poolOf(order.model.id);
     this.meter = new Meter(order);
+    this.check = answerCheckOf(order.request);
     this.trace = { attempts: [], hasContent: false, spans: trace };
     this.fallen = fallen;
     this.#hold = hold;
@@ -233,6 +236,7 @@ class Serving implements Dispatched {
     if (this.heardMs > 0) this.#gaps.observe((nowMs - this.heardMs) / 1_000);
     this.heardMs = nowMs;
     const usage = this.meter.read(batch);
+    this.check?.read(batch);
     const covered = this.#hold.cover(usage);
     if (typeof covered === 'boolean') return this.#pass(usage, covered);
     return covered.then((isCovered) => this.#pass(usage, isCovered));

@@ -5,7 +5,8 @@
  * since the previous one.
  */
 import { messageCharactersMax, type PeerMessage } from '../../platform/peers/peers.ts';
-import type { BackendLoad, Fleet } from './fleet.ts';
+import type { BackendLoad } from './backend-load.ts';
+import type { Fleet } from './fleet.ts';
 import { isSharedReport, type ServerReports, type SharedReport } from './server-reports.ts';
 
 interface Named {

@@ -1,103 +1,16 @@
-import { CacheIndex, cacheTokensUnknown, type CacheView } from './cache-index.ts';
-import { CachedPrefixes } from './cached-prefixes.ts';
+import { note, type BackendLoad, type Waiting } from './backend-load.ts';
+import { CacheIndex } from './cache-index.ts';
 import {
   choose,
   FleetFigures,
-  type BackendView,
   type Choice,
   type ChoiceReasons,
   type ChosenFleet,
   type ChosenRequest,
 } from './choose.ts';
-import {
-  answered,
-  backElsewhere,
-  ejectedElsewhere,
-  failed,
-  isInUse,
-  isOverdue,
-  soundHealth,
-  type BackendHealth,
-} from './health.ts';
+import { Comparison, type OnCompared } from './comparison.ts';
+import { answered, backElsewhere, ejectedElsewhere, failed, isInUse, isOverdue } from './health.ts';
 import { noPrefixes, type PromptPrefixes } from './prompt-prefixes.ts';
-
-/** A backend as the fleet sees it; only the fleet modifies it. */
-export interface BackendLoad extends BackendView, CacheView, BackendHealth {
-  rank: number;
-  cacheNumber: number;
-  running: number;
-  runningElsewhere: number;
-  runningForeign: number;
-  waitingTokens: number;
-  waitingTokensElsewhere: number;
-  waitingTokensForeign: number;
-  readingTokens: number;
-  readingSinceMs: number;
-  /** Requests that wait for their first token, oldest first. */
-  readonly waiting: Set<Waiting>;
-  /** Number of requests of other processes that wait there, as last reported. */
-  waitingElsewhere: number;
-  /** Number of requests ever placed there while there was a choice. */
-  placed: number;
-  ownTokensPerSecond: number;
-  turn: number;
-  /** Measured tokens per second, weighted towards the latest; 0: not measured. */
-  measuredTokensPerSecond: number;
-  /** The weight of that figure, in measurements. */
-  measurements: number;
-  measuredAtMs: number;
-  /** Its row in its fleet's figures; `undefined`: it is the only member, or in no fleet. */
-  row: FiguresRow | undefined;
-  /** It has reported cached tokens at least once; many servers report none unless configured to. */
-  reportsCache: boolean;
-  /** Prompt tokens that were expected in its cache, and those that it reported as cached, for the same requests. */
-  cachedTokensExpected: number;
-  cachedTokensFound: number;
-}
-
-interface FiguresRow {
-  readonly figures: FleetFigures;
-  readonly index: number;
-}
-
-interface Waiting {
-  /** Uncached tokens of its prompt. */
-  readonly tokens: number;
-}
-
-/** Returns the state of an idle backend. */
-export function idleLoad({ concurrencyMax = Infinity, weight = 1 } = {}): BackendLoad {
-  return {
-    rank: 1,
-    weight,
-    concurrencyMax,
-    running: 0,
-    runningElsewhere: 0,
-    runningForeign: 0,
-    waitingTokens: 0,
-    waitingTokensElsewhere: 0,
-    waitingTokensForeign: 0,
-    waitingElsewhere: 0,
-    placed: 0,
-    readingTokens: 0,
-    readingSinceMs: 0,
-    waiting: new Set(),
-    ownTokensPerSecond: 0,
-    cacheNumber: 0,
-    turn: 0,
-    row: undefined,
-    cacheTokensMax: cacheTokensUnknown,
-    cached: new CachedPrefixes(),
-    cacheTokens: 0,
-    measuredTokensPerSecond: 0,
-    measurements: 0,
-    measuredAtMs: 0,
-    reportsCache: false,
-    cachedTokensExpected: 0,
-    cachedTokensFound: 0,
-    ...soundHealth(),
-  };
-}
 
 /** The parts of a request that decide its backend. */
 export interface RoutedRequest {
@@ -176,11 +89,19 @@ export class Fleet<Member extends BackendLoad> {
   readonly #onHealth: OnHealth<Member>;
   /** Prompts to report to other processes, if there are any. */
   #sent: SentPrompt<Member>[] | undefined;
+  /** What their answers are like, and who is worse than the others. */
+  readonly compared: Comparison<Member>;
 
   /** `before`: the fleet that this one replaces; what was learned about members of both is kept. */
-  constructor(members: readonly Member[], before?: Fleet<Member>, onHealth: OnHealth<Member> = ignore) {
+  constructor(
+    members: readonly Member[],
+    before?: Fleet<Member>,
+    onHealth: OnHealth<Member> = ignore,
+    onCompared: OnCompared<Member> = ignore,
+  ) {
     this.#fleet = withFigures(members);
     this.#onHealth = onHealth;
+    this.compared = new Comparison(() => this.members, onCompared);
     this.#cache = before === undefined ? new CacheIndex() : before.#cache;
     if (before === undefined) return;
     before.#isReplaced = true;
@@ -200,6 +121,7 @@ export class Fleet<Member extends BackendLoad> {
     const before = this.#fleet;
     for (const member of before.members) if (member.row?.figures === before.figures) member.row = undefined;
     this.#fleet = withFigures(members);
+    this.compared.membersChanged();
     this.#forgetLeft(before.members);
   }
 
@@ -351,6 +273,7 @@ export class Fleet<Member extends BackendLoad> {
     if (isProbe) backend.probes++;
     const placed = this.#prompts;
     backend.turn = ++placed.count;
+    this.compared.placed(backend);
     placed.usualTokens += (uncachedTokens - placed.usualTokens) * Math.max(usualShare, 1 / placed.count);
     const waiting = { tokens: uncachedTokens };
     wait(backend, waiting, nowMs);
@@ -460,12 +383,6 @@ function withFigures<Member extends BackendLoad>(members: readonly Member[]): Ch
     note(member);
   }
   return { members, figures };
-}
-
-/** Must be called after each change of what `choose` reads. */
-function note(member: BackendLoad): void {
-  const { row } = member;
-  row?.figures.note(row.index, member);
 }
 
 function wait(backend: BackendLoad, waiting: Waiting, nowMs: number): void {

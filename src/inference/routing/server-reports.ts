@@ -6,7 +6,8 @@
 import type { ServerReport } from '../../generation/server-report.ts';
 import { cacheTokensUnknown } from './cache-index.ts';
 import type { ForeignLoad } from './choose.ts';
-import type { BackendLoad, Fleet } from './fleet.ts';
+import type { BackendLoad } from './backend-load.ts';
+import type { Fleet } from './fleet.ts';
 
 /** The interval between queries to a server, by all processes together, while its model is in use. */
 const everyMs = 2_000;

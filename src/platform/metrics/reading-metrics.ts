@@ -1,42 +1,14 @@
-import type { Description } from './figures.ts';
+import {
+  backendLabels,
+  perAnswers,
+  perBackend,
+  perModel,
+  perSource,
+  perWork,
+  sourceLabels,
+  type ReadingMetric,
+} from './reading-metric.ts';
 import type { Reading } from './registry.ts';
-import type { BackendReading, ModelReading, ServiceReadings, SourceReading, WorkReading } from './service-readings.ts';
-
-/** A metric that is read on each scrape: by default a gauge without labels, summed over processes. */
-interface ReadingMetric
-  extends Pick<Description, 'name' | 'help'>, Partial<Pick<Description, 'type' | 'labels' | 'across'>> {
-  readonly read: (service: ServiceReadings) => number | readonly Reading[];
-}
-
-const backendLabels = ['model', 'backend'];
-
-const perBackend =
-  (read: (backend: BackendReading) => number | undefined) =>
-  (service: ServiceReadings): readonly Reading[] =>
-    service.backends().flatMap((backend): Reading[] => {
-      const value = read(backend);
-      return value === undefined ? [] : [[[backend.model, backend.backend], value]];
-    });
-
-const perModel =
-  (read: (model: ModelReading) => number | undefined) =>
-  (service: ServiceReadings): readonly Reading[] =>
-    service.models().flatMap((each): Reading[] => {
-      const value = read(each);
-      return value === undefined ? [] : [[[each.model], value]];
-    });
-
-const sourceLabels = ['model', 'source'];
-
-const perSource =
-  (read: (source: SourceReading) => number) =>
-  (service: ServiceReadings): readonly Reading[] =>
-    service.sources().map((each) => [[each.model, each.source], read(each)]);
-
-const perWork =
-  (read: (work: WorkReading) => number) =>
-  (service: ServiceReadings): readonly Reading[] =>
-    service.work().map((each) => [[each.kind], read(each)]);
 
 /** In the order of the page. */
 export const readingMetrics: readonly ReadingMetric[] = [
@@ -186,6 +158,57 @@ export const readingMetrics: readonly ReadingMetric[] = [
     type: 'counter',
     labels: backendLabels,
     read: perBackend(({ ejections }) => ejections),
+  },
+  {
+    name: 'tokenhouse_backend_worse',
+    help: 'Serving processes that use the backend less, because it fails more than its peers beyond chance: `backend_worse` in the log says what.',
+    labels: backendLabels,
+    read: perBackend(({ isWorse }) => (isWorse ? 1 : 0)),
+  },
+  {
+    name: 'tokenhouse_backend_answers_total',
+    help: 'Requests that the backend has answered, and that it has failed by its own fault.',
+    type: 'counter',
+    labels: [...backendLabels, 'outcome'],
+    read: perAnswers(({ answered, failed }) => ({ answered, failed })),
+  },
+  {
+    name: 'tokenhouse_backend_tool_calls_total',
+    help: 'Tool calls in its answers: `sound`; with arguments that are no JSON object (`unreadable`); of a function that was not offered (`unknown`); with arguments that do not fit its schema (`misfit`, looked at where there is time); left in the text (`in_text`).',
+    type: 'counter',
+    labels: [...backendLabels, 'outcome'],
+    read: perAnswers(({ calls, callsUnreadable, callsUnknown, callsMisfit, callsInText }) => ({
+      sound: calls - callsUnreadable - callsUnknown - callsMisfit - callsInText,
+      unreadable: callsUnreadable,
+      unknown: callsUnknown,
+      misfit: callsMisfit,
+      in_text: callsInText,
+    })),
+  },
+  {
+    name: 'tokenhouse_backend_json_answers_total',
+    help: 'Answers that had to be JSON: those that fit what was asked for (`sound`), and others (`misfit`).',
+    type: 'counter',
+    labels: [...backendLabels, 'outcome'],
+    read: perAnswers(({ forms, formsMisfit }) => ({ sound: forms - formsMisfit, misfit: formsMisfit })),
+  },
+  {
+    name: 'tokenhouse_backend_answer_tokens_total',
+    help: 'Tokens of its answers: of prompts, of prompts in its cache (`cached`), and written (`completion`).',
+    type: 'counter',
+    labels: [...backendLabels, 'kind'],
+    read: perAnswers(({ promptTokens, cachedTokens, completionTokens }) => ({
+      prompt: promptTokens,
+      cached: cachedTokens,
+      completion: completionTokens,
+    })),
+  },
+  {
+    name: 'tokenhouse_backend_answer_seconds_total',
+    help: 'Time from the first content of its answers to their ends: the `completion` tokens through it are the speed of one answer.',
+    type: 'counter',
+    labels: backendLabels,
+    read: perBackend(({ answers }) => (answers === undefined ? undefined : answers.generatedCentiseconds / 100)),
   },
   {
     name: 'tokenhouse_backend_expected_cached_tokens_total',

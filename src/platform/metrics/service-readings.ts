@@ -76,6 +76,10 @@ export interface BackendReading {
   /** Prompt tokens expected in its cache, and those found there, for the same requests. */
   readonly cachedTokensExpected: number;
   readonly cachedTokensFound: number;
+  /** What its answers were like since the start; undefined: there was none. */
+  readonly answers: AnswersReading | undefined;
+  /** Used less, because it is worse than its peers. */
+  readonly isWorse: boolean;
   /** As reported by its server: the tokens in its prompt cache, and the load from other clients. */
   readonly cacheTokens: number | undefined;
   readonly foreign: { readonly running: number; readonly waitingTokens: number } | undefined;
@@ -88,6 +92,22 @@ export interface BackendReading {
   /** Undefined unless the service starts its server. */
   readonly server:
     { readonly state: string; readonly starts: number; readonly failures: number; readonly loadMs: number } | undefined;
+}
+
+export interface AnswersReading {
+  readonly answered: number;
+  readonly failed: number;
+  readonly promptTokens: number;
+  readonly cachedTokens: number;
+  readonly completionTokens: number;
+  readonly generatedCentiseconds: number;
+  readonly calls: number;
+  readonly callsUnreadable: number;
+  readonly callsUnknown: number;
+  readonly callsMisfit: number;
+  readonly callsInText: number;
+  readonly forms: number;
+  readonly formsMisfit: number;
 }
 
 export interface ModelReading {

@@ -16,7 +16,7 @@ import { Limits } from '../../../src/billing/rate-limits/rate-limits.ts';
 import { Windows } from '../../../src/billing/rate-limits/windows.ts';
 import { openBackendPool } from '../../../src/inference/pipeline/backend-pool.ts';
 import type { Backend } from '../../../src/inference/pipeline/backend-pool.ts';
-import { idleLoad } from '../../../src/inference/routing/fleet.ts';
+import { idleLoad } from '../../../src/inference/routing/backend-load.ts';
 import type { TakeBatch } from '../../../src/generation/event.ts';
 import { run } from '../../../src/inference/pipeline/run.ts';
 import type { RunningCall } from '../../../src/inference/pipeline/run.ts';

@@ -6,7 +6,7 @@ import type { Engine, EngineStatus } from '../../../src/inference/engines/engine
 import { ApiError } from '../../../src/platform/errors.ts';
 import { PromptCounts } from '../../../src/inference/pipeline/count.ts';
 import type { Backend } from '../../../src/inference/pipeline/backend-pool.ts';
-import { idleLoad } from '../../../src/inference/routing/fleet.ts';
+import { idleLoad } from '../../../src/inference/routing/backend-load.ts';
 import { engineRequest } from '../engines/contract.ts';
 
 const signal = new AbortController().signal;

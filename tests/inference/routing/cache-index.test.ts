@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import fc from 'fast-check';
 import { test } from 'node:test';
 import { CacheIndex } from '../../../src/inference/routing/cache-index.ts';
-import { idleLoad } from '../../../src/inference/routing/fleet.ts';
+import { idleLoad } from '../../../src/inference/routing/backend-load.ts';
 
 /** What the index believes is what a plain list of uses says, for each backend by itself. */
 const blockTokens = 100;

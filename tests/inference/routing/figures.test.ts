@@ -2,7 +2,8 @@ import assert from 'node:assert/strict';
 import fc from 'fast-check';
 import { test } from 'node:test';
 import { FleetFigures } from '../../../src/inference/routing/choose.ts';
-import { Fleet, idleLoad, type BackendLoad, type Placement } from '../../../src/inference/routing/fleet.ts';
+import { idleLoad, type BackendLoad } from '../../../src/inference/routing/backend-load.ts';
+import { Fleet, type Placement } from '../../../src/inference/routing/fleet.ts';
 
 /** What is read when a backend is chosen is what is known of it, whatever happened before. */
 const prefixesOf = (conversation: number) => ({

@@ -5,7 +5,8 @@ import { policies } from '../../../bench/simulate/policies.ts';
 import { runFleet } from '../../../bench/simulate/run-fleet.ts';
 import { faster, generateTrace } from '../../../bench/simulate/trace.ts';
 import { FleetPeers } from '../../../src/inference/routing/fleet-peers.ts';
-import { Fleet, idleLoad, type BackendLoad } from '../../../src/inference/routing/fleet.ts';
+import { idleLoad, type BackendLoad } from '../../../src/inference/routing/backend-load.ts';
+import { Fleet } from '../../../src/inference/routing/fleet.ts';
 
 type Named = BackendLoad & { readonly label: string };
 

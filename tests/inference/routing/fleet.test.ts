@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { Fleet, idleLoad, type BackendLoad, type Placement } from '../../../src/inference/routing/fleet.ts';
+import { idleLoad, type BackendLoad } from '../../../src/inference/routing/backend-load.ts';
+import { Fleet, type Placement } from '../../../src/inference/routing/fleet.ts';
 import { fellSilent, spoke } from '../../../src/inference/routing/health.ts';
 import { policies } from '../../../bench/simulate/policies.ts';
 import { runFleet, type FleetShape } from '../../../bench/simulate/run-fleet.ts';

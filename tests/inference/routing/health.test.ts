@@ -1,7 +1,8 @@
 /** Backends that fail are left out, come back, and never all of them; retries have a budget. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { Fleet, idleLoad, type BackendLoad } from '../../../src/inference/routing/fleet.ts';
+import { idleLoad, type BackendLoad } from '../../../src/inference/routing/backend-load.ts';
+import { Fleet } from '../../../src/inference/routing/fleet.ts';
 import { answered, failed, isInUse, soundHealth } from '../../../src/inference/routing/health.ts';
 import { RetryBudget } from '../../../src/inference/routing/retry-budget.ts';
 import { mulberry32 } from '../../support/random.ts';

@@ -2,7 +2,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { FirstTokens } from '../../../src/inference/routing/first-tokens.ts';
-import { Fleet, idleLoad } from '../../../src/inference/routing/fleet.ts';
+import { idleLoad } from '../../../src/inference/routing/backend-load.ts';
+import { Fleet } from '../../../src/inference/routing/fleet.ts';
 import { RetryBudget } from '../../../src/inference/routing/retry-budget.ts';
 import { mulberry32 } from '../../support/random.ts';
 

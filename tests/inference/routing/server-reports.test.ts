@@ -7,7 +7,8 @@ import { runFleet } from '../../../bench/simulate/run-fleet.ts';
 import { faster, generateTrace } from '../../../bench/simulate/trace.ts';
 import { cacheTokensUnknown } from '../../../src/inference/routing/cache-index.ts';
 import { FleetPeers } from '../../../src/inference/routing/fleet-peers.ts';
-import { Fleet, idleLoad, type BackendLoad, type Placement } from '../../../src/inference/routing/fleet.ts';
+import { idleLoad, type BackendLoad } from '../../../src/inference/routing/backend-load.ts';
+import { Fleet, type Placement } from '../../../src/inference/routing/fleet.ts';
 import { ServerReports, type Question } from '../../../src/inference/routing/server-reports.ts';
 import { mulberry32 } from '../../support/random.ts';
 

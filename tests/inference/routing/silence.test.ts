@@ -1,7 +1,8 @@
 /** Backends that answer nothing are looked at until they do, get no request meanwhile, and need not wait for the end of a pause. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { Fleet, idleLoad, type BackendLoad } from '../../../src/inference/routing/fleet.ts';
+import { idleLoad, type BackendLoad } from '../../../src/inference/routing/backend-load.ts';
+import { Fleet } from '../../../src/inference/routing/fleet.ts';
 import { answered, failed, fellSilent, isInUse, spoke } from '../../../src/inference/routing/health.ts';
 import { Silence } from '../../../src/inference/routing/silence.ts';
 import { until } from '../../support/service.ts';

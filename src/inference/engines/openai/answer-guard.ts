@@ -4,6 +4,7 @@ import { compileProgram, type Program } from '../../constraints/program.ts';
 import type { EngineRequest } from '../../../generation/request.ts';
 import { hermes } from '../../output-parsers/named-formats.ts';
 import { OutputParser } from '../../output-parsers/output-parser.ts';
+import { UnboundFault } from '../engine.ts';
 import type { Flavor } from './flavors/flavor.ts';
 
 /** A request's bound, which its answer is checked against: the server was asked to keep it, but not every server does. */
@@ -18,20 +19,6 @@ export interface Ends {
   readonly stopIds: readonly number[];
   /** There are stop sequences, and the server does not report whether one of them matched. */
   readonly byUnreportedStop: boolean;
-}
-
-/** An answer violates its bound. */
-export class UnboundFault extends Error {
-  override readonly name = 'UnboundFault';
-  /**
-   * Whether the server must have ignored the bound: it wrote what the bound excludes, or ended where the bound forbids it. An end after a
-   * thought does not count, because there a model may end despite any bound.
-   */
-  readonly isIgnored: boolean;
-  constructor(message: string, isIgnored: boolean) {
-    super(message);
-    this.isIgnored = isIgnored;
-  }
 }
 
 /** Reports that a text could not be followed further, so that it passes unchecked. */

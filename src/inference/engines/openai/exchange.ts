@@ -4,7 +4,7 @@ import type { EngineRequest } from '../../../generation/request.ts';
 import type { AnswerHead } from './answer-reader.ts';
 import { largestIdAt } from './completion-fields.ts';
 import { connectionClosed, type AnswerHandler, type Call, type OutgoingRequest } from './connections.ts';
-import { UnboundFault } from './answer-guard.ts';
+import { UnboundFault } from '../engine.ts';
 import { InBandError, type ChunkDecoder } from './decode/decoder.ts';
 import { answerError, connectError, httpError, timeoutError, type UpstreamAnswer } from './failures.ts';
 import type { Flavor } from './flavors/flavor.ts';

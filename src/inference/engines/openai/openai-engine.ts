@@ -13,7 +13,7 @@ import { Breaker } from './breaker.ts';
 import { CacheSalts } from './cache-salts.ts';
 import { Connections } from './connections.ts';
 import { countTokens } from './count-tokens.ts';
-import { UnboundFault } from './answer-guard.ts';
+import { UnboundFault } from '../engine.ts';
 import { boundKindOf, ConstraintTrust } from './constraint-trust.ts';
 import { lookRequest } from '../constraint-look.ts';
 import { ChunkShapes } from './chunk-template.ts';

@@ -1,5 +1,6 @@
 import type { FinishReason, GenerationEvent } from '../../../../generation/event.ts';
-import { ArgumentsGuard, UnboundFault } from '../answer-guard.ts';
+import { UnboundFault } from '../../engine.ts';
+import { ArgumentsGuard } from '../answer-guard.ts';
 import { StreamFault } from '../sse.ts';
 import { ArgumentsText, isBlank } from './arguments-text.ts';
 import type { ChoiceEvents } from './choice-events.ts';
