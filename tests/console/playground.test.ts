@@ -9,7 +9,6 @@ import { exportsOf, javaScriptOf, pythonLiteral, quoted, shortened } from '../..
 import { families } from '../../web/src/pages/playground/families/families.ts';
 import type { Delta } from '../../web/src/pages/playground/families/family.ts';
 import { answerCharactersMax, fold, nothingRead } from '../../web/src/pages/playground/fold.ts';
-import { piecesOf } from '../../web/src/pages/playground/pieces.ts';
 import { playgroundSearch } from '../../web/src/pages/playground/search.ts';
 import { chosenModels, readFormat, readTools, requestOf } from '../../web/src/pages/playground/settings.ts';
 import type { Model } from '../../web/src/pages/playground/settings.ts';
@@ -337,15 +336,6 @@ describe('an answer', () => {
   const block = (index: number, content: object) => ({ type: 'content_block_start', index, content_block: content });
   const delta = (index: number, content: object): readonly Delta[] =>
     families.messages.readEvent({ name: '', data: '' }, { type: 'content_block_delta', index, delta: content });
-
-  test('is text and code', () => {
-    assert.deepEqual(piecesOf('Look:\n```js\nlet a = 1;\n```\nGood.'), [
-      { isCode: false, title: '', text: 'Look:' },
-      { isCode: true, title: 'js', text: 'let a = 1;' },
-      { isCode: false, title: '', text: 'Good.' },
-    ]);
-    assert.deepEqual(piecesOf('```\nopen'), [{ isCode: true, title: '', text: 'open' }]);
-  });
 });
 
 describe('the code of a request', () => {

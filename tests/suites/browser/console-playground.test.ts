@@ -13,11 +13,36 @@ const openBrowser = browserOfFile();
 const service = new TestService({ config: '' });
 /** Markup, a long word, and the other direction of writing, as a model may write them. */
 const hostile = `<img src=x onerror="alert(1)"><script>alert(1)</script> ${'long'.repeat(60)} \u202Ertl`;
+/** What a model writes for people, and what it may write for their browser. */
+const markdown = `## Two ways
+
+1. **First**: \`npm start\`, see [the page](https://example.org/a?b=1)
+2. *Second*
+   - [x] nested
+
+> A quote &amp; more
+> <b onclick="alert(1)">bold</b>
+
+| a | b |
+|--:|---|
+| 1 | ${'long'.repeat(40)} |
+
+\`\`\`js
+const a = '<b>' ;
+\`\`\`
+
+![a picture](https://example.org/tracked.png) ![inline](data:image/png;base64,AA==) [run](javascript:alert(1))
+
+<script>alert(1)</script><img src=x onerror="alert(1)"><iframe src="https://example.org"></iframe>
+
+---
+The end.`;
 const scripts = `- { when: { last_role: tool }, say: [{ text: "With that: 7 degrees." }] }
 - { when: { last_text: weather }, say: [{ reasoning: "I need the weather." }, { tool_call: { name: get_weather, arguments: { city: Paris } } }] }
 - { when: { last_text: Anna }, say: [{ text: '{"name":"Anna","age":34,"city":"Kyoto"}' }] }
 - { when: { last_text: slowly }, say: [{ text: "drip " }], repeat: 2000, pace_ms: 40 }
 - { when: { last_text: hostile }, say: [{ text: [${JSON.stringify(hostile)}] }] }
+- { when: { last_text: markdown }, say: [{ text: [${Array.from(markdown.match(/[^]{1,7}/g)!, (piece) => JSON.stringify(piece)).join(', ')}] }] }
 - { when: { last_text: fail }, say: [{ text: "not this" }], fault: { after_tokens: 0, type: error, code: backend_timeout } }
 - { when: { last_text: break }, say: [{ text: "A beginning and then" }], fault: { after_tokens: 2, type: error } }
 - { say: [{ reasoning: "Thinking first. " }, { text: "It is " }, { text: "Paris." }] }`;
@@ -212,6 +237,37 @@ for (const look of looks.filter(({ name }) => name === 'dark, 360 px' || name ==
     await until(async () => (await answers(person).count()) === 2);
     await person.press('Clear');
     await person.reads('Ask something, or begin with an example');
+    await person.leave();
+  });
+
+for (const look of looks.filter(({ name }) => name === 'dark, 360 px' || name === 'light, 1280 px'))
+  test(`an answer is read as Markdown, of which nothing takes effect: ${look.name}`, async () => {
+    const person = await personAt('/playground', look);
+    const { page } = person;
+    await hasKey(person);
+    await page.getByRole('textbox', { name: 'Message' }).fill('markdown');
+    await person.press('Run');
+    const answer = answers(person).last();
+    await answer.getByText('The end.', { exact: true }).waitFor();
+    await answer.getByText(/^\$0\.\d{8}$/).waitFor();
+    await answer.getByRole('list').first().locator('strong:text("First")').waitFor();
+    await answer.getByRole('cell', { name: '1', exact: true }).waitFor();
+    await answer.getByText('A quote & more').waitFor();
+    const code = answer.getByRole('region', { name: 'js' });
+    assert.equal(await code.innerText(), "const a = '<b>' ;");
+    assert.equal(await answer.locator('img, script, iframe, b, input, [onclick], [onerror]').count(), 0);
+    const links = await answer
+      .locator('a[target]')
+      .evaluateAll((all: readonly { href: string; rel: string; textContent: string }[]) =>
+        all.map(({ href, rel, textContent }) => [textContent, href, rel]),
+      );
+    const rel = 'noopener noreferrer nofollow';
+    assert.deepEqual(links, [
+      ['the page', 'https://example.org/a?b=1', rel],
+      ['a picture', 'https://example.org/tracked.png', rel],
+    ]);
+    await answer.getByRole('list').nth(1).getByText('☑ nested').waitFor();
+    await person.look();
     await person.leave();
   });
 

@@ -83,7 +83,7 @@ function BlockView({ of: block, isOpen }: { readonly of: Block; readonly isOpen:
   const [chosen, setChosen] = useState<boolean>();
   switch (block.kind) {
     case 'text':
-      return <TextBlock text={block.text} />;
+      return <TextBlock text={block.text} isOpen={isOpen} />;
     case 'reasoning':
       return (
         <details className={styles['reasoning']} open={chosen ?? isOpen}>
