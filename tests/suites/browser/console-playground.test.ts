@@ -330,6 +330,21 @@ test('the exported command sends the same request; a link has the settings, and 
     'JSON.stringify([location.href, document.cookie, { ...localStorage }, { ...sessionStorage }, history.state])',
   )) as string;
   for (const secret of [service.key, 'capital', 'be long']) assert.ok(!stored.includes(secret), stored);
+  // The instructions are kept where one asks for it, and no longer than that.
+  await page.getByLabel('Keep it in this browser').check();
+  for (const [text, isKept] of [
+    ["Don't be long.", true],
+    ['Be short.', true],
+    ['', false],
+  ] as const) {
+    await page.getByLabel('System prompt').fill(text);
+    if (!isKept) await page.getByLabel('Keep it in this browser').uncheck();
+    await page.reload();
+    await hasKey(person);
+    assert.equal(await page.getByLabel('System prompt').inputValue(), text);
+    assert.equal(await page.getByLabel('Keep it in this browser').isChecked(), isKept);
+  }
+  assert.doesNotMatch(String(await page.evaluate('JSON.stringify(localStorage)')), /playground/);
   const other = await personAt('/playground?temperature=0.5');
   assert.equal(await other.page.getByLabel('temperature').inputValue(), '0.5');
   await other.reads('Ask something, or begin with an example');

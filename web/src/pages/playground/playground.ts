@@ -1,11 +1,12 @@
 /**
  * The conversations of the page, side by side, and what is written for them. All of it is in the memory of the page alone: nothing
- * of it is stored, and nothing of it is in the URL.
+ * of it is stored but the instructions where that is asked for (`kept-system.ts`), and nothing of it is in the URL.
  */
 import { ApiFailure } from '../../api/client.ts';
 import { sessionKey } from '../../api/session-key.ts';
 import { callsOf } from './conversation.ts';
 import type { AnswerTurn, Attachment, Turn, UserTurn } from './conversation.ts';
+import { keepSystem, keptSystem } from './kept-system.ts';
 import { receiptOf } from './receipt.ts';
 import type { Receipt } from './receipt.ts';
 import { noProgress, run } from './run.ts';
@@ -36,6 +37,8 @@ export interface HeldKey {
 
 export interface PlaygroundState extends Written {
   readonly key: HeldKey | undefined;
+  /** Whether the instructions are in this browser the next time. */
+  readonly isSystemKept: boolean;
   readonly draft: string;
   readonly attachments: readonly Attachment[];
   /** One for each model, at most `columnsMax`. */
@@ -49,6 +52,7 @@ export const attachmentsMax = 10;
 
 const empty: Omit<PlaygroundState, 'key'> = {
   system: '',
+  isSystemKept: false,
   tools: '',
   schema: '',
   draft: '',
@@ -61,10 +65,17 @@ const empty: Omit<PlaygroundState, 'key'> = {
 export type MakeRequest = (column: number, turns: readonly Turn[]) => Request | undefined;
 
 export class Playground {
-  #state: PlaygroundState = { ...empty, key: undefined };
+  readonly #owner: string;
+  #state: PlaygroundState;
   #lastId = 0;
   readonly #listeners = new Set<() => void>();
   readonly #running = new Map<number, AbortController>();
+
+  constructor(owner: string) {
+    this.#owner = owner;
+    const system = keptSystem(owner);
+    this.#state = { ...empty, key: undefined, system: system ?? '', isSystemKept: system !== undefined };
+  }
 
   readonly subscribe = (listener: () => void): (() => void) => {
     this.#listeners.add(listener);
@@ -74,6 +85,11 @@ export class Playground {
 
   set(changes: Partial<Omit<PlaygroundState, 'columns'>>): void {
     this.#change({ ...this.#state, ...changes });
+  }
+
+  setSystem(system: string, isKept: boolean): void {
+    const isDone = keepSystem(this.#owner, isKept ? system : undefined);
+    this.set({ system, isSystemKept: isKept && isDone });
   }
 
   /** As many conversations as models: a further one begins as the first one is. */
@@ -94,8 +110,8 @@ export class Playground {
   clear(): void {
     this.stop();
     // The instructions stay: the next conversation is with the same assistant.
-    const { key, system } = this.#state;
-    this.#change({ ...empty, key, system, columns: this.#state.columns.map(() => []) });
+    const { key, system, isSystemKept } = this.#state;
+    this.#change({ ...empty, key, system, isSystemKept, columns: this.#state.columns.map(() => []) });
   }
 
   /** Sends what is written to the model of each column. */
@@ -250,7 +266,7 @@ let kept: { readonly owner: string; readonly playground: Playground } | undefine
 export function playgroundOf(owner: string): Playground {
   if (kept?.owner !== owner) {
     kept?.playground.stop();
-    kept = { owner, playground: new Playground() };
+    kept = { owner, playground: new Playground(owner) };
   }
   return kept.playground;
 }

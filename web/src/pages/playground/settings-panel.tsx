@@ -136,7 +136,12 @@ function Texts({ search, onChange, models, state, playground }: SettingsProps) {
         rows={3}
         value={state.system}
         placeholder={String((models[0]?.card.service.defaults as { system?: string } | undefined)?.system ?? '')}
-        onChange={({ target }) => playground.set({ system: target.value })}
+        onChange={({ target }) => playground.setSystem(target.value, state.isSystemKept)}
+      />
+      <Checkbox
+        label={t('keepSystem')}
+        checked={state.isSystemKept}
+        onChange={({ target }) => playground.setSystem(state.system, target.checked)}
       />
       {(has('tools') || state.tools !== '') && (
         <CodeArea

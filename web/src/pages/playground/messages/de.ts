@@ -90,6 +90,7 @@ const de: Translated<PlaygroundTexts> = {
   stopped: 'angehalten',
   stopSequences: 'Stoppsequenzen',
   stream: 'Streamen',
+  keepSystem: 'In diesem Browser behalten',
   system: 'Systemprompt',
   tokensAbout: '≈ {n} Tokens',
   tokensOf: '{prompt} + {completion} Tokens',

@@ -86,6 +86,7 @@ const en = {
   stopped: 'stopped',
   stopSequences: 'Stop sequences',
   stream: 'Stream',
+  keepSystem: 'Keep it in this browser',
   system: 'System prompt',
   tokensAbout: '≈ {n} tokens',
   tokensOf: '{prompt} + {completion} tokens',

@@ -86,6 +86,7 @@ const zh: Translated<PlaygroundTexts> = {
   stopped: '已停止',
   stopSequences: '停止序列',
   stream: '流式输出',
+  keepSystem: '保存在此浏览器中',
   system: '系统提示词',
   tokensAbout: '≈ {n} 个令牌',
   tokensOf: '{prompt} + {completion} 个令牌',
