@@ -5,12 +5,12 @@
  */
 export const lineBudgets: Readonly<Record<string, number>> = {
   src: 5,
-  'src/account-api': 10963,
-  'src/accounts': 4557,
+  'src/account-api': 11105,
+  'src/accounts': 4572,
   'src/app': 5290,
   'src/billing': 6870,
   'src/catalog': 705,
-  'src/cli': 10509,
+  'src/cli': 10619,
   'src/config': 5677,
   'src/generation': 653,
   'src/inference/batches': 1442,
@@ -31,7 +31,7 @@ export const lineBudgets: Readonly<Record<string, number>> = {
   'src/notifications': 591,
   'src/platform': 7486,
   'src/prove': 1231,
-  'src/store': 20602,
+  'src/store': 20938,
   'src/tax': 150,
 };
 

@@ -6,6 +6,7 @@ import { configurationRoutes } from './routes/configuration.ts';
 import { demoPaymentRoutes } from './routes/demo-payments.ts';
 import { errorRoutes } from './routes/errors.ts';
 import { exportRoutes } from './routes/export.ts';
+import { headRoutes } from './routes/heads.ts';
 import { invoiceRoutes } from './routes/invoices.ts';
 import { receiptRoutes } from './routes/receipts.ts';
 import { rolesRoute } from './routes/roles.ts';
@@ -34,6 +35,7 @@ export const accountRoutes: readonly AccountRoute[] = [
   ...demoPaymentRoutes,
   ...errorRoutes,
   ...exportRoutes,
+  ...headRoutes,
   ...invoiceRoutes,
   ...receiptRoutes,
   ...keyRoutes,

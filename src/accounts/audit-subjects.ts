@@ -23,6 +23,12 @@ export const theRetention: AuditSubject<unknown, unknown> = {
   },
 };
 
+/** The key that signs days of usage. */
+export const theSigningKey: AuditSubject<unknown, unknown> = {
+  before: () => Promise.resolve({ accountId: null, target: 'signing_key' }),
+  facts: async (_subject, { repositories }) => ({ id: (await repositories.listSigningKeys({})).at(-1)?.id ?? null }),
+};
+
 /** The key named in the request. */
 export const theKey: AuditSubject<{ readonly keyId: string }, unknown> = {
   before: async ({ keyId }, { repositories }) => ({

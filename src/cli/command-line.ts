@@ -418,6 +418,16 @@ export function commandProgram(exit: (code: number) => void = () => {}, around =
     )
     .action(bare(() => import('./prove.ts').then(({ proveGateway }) => proveGateway)));
 
+  command(
+    group('verify', 'what this service has signed'),
+    'receipt',
+    'check the proof of a request, without any service',
+  )
+    .argument('<file>', 'the proof, from `receipts proof` or GET /v1/generation/proof')
+    .option('--key <file>', 'keys that may have signed it, from GET /v1/heads')
+    .option('--head <file>', 'heads that it must agree with, from GET /v1/heads')
+    .action(bare(() => import('./proofs.ts').then(({ verifyReceipt }) => verifyReceipt)));
+
   const explainCode = bare(() => import('./explain.ts').then(({ explainCode }) => explainCode));
   const explainRequest = action(() => import('./receipt.ts').then(({ showReceipt }) => showReceipt));
   command(program, 'explain', 'explain an error code and its remedy, or the cost of a request')

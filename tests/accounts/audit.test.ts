@@ -84,6 +84,7 @@ test('every kind of operation is entered with who, what was asked, before and af
   await store.repositories.closePeriod(closed);
   await store.repositories.recomputeUsageHours({ now: Date.now() + 3 * 3_600_000 });
   await operate({ kind: 'prune_usage', before: old + 86_400_000 }, opened.services);
+  await operate({ kind: 'rotate_signing_key' }, opened.services);
 
   const entries = (await store.repositories.listAudit({ limit: 100 })).toReversed();
   const used = new Set(entries.map(({ action }) => action));
@@ -97,8 +98,8 @@ test('every kind of operation is entered with who, what was asked, before and af
   );
   for (const entry of entries) {
     const { action, before, after, input } = entry;
-    // Servers, and how long details are kept, belong to no account.
-    const isOfAccount = !/^(?:backend|usage)\./.test(action);
+    // Servers, how long details are kept, and which key signs them, belong to no account.
+    const isOfAccount = !/^(?:backend|usage|signing_key)\./.test(action);
     assert.deepEqual([entry.accountId, entry.outcome], [isOfAccount ? accountId : null, 'done'], action);
     assert.deepEqual(entry.actor, { kind: 'user', id: 'usr_1', name: 'ada@example.com' });
     assert.deepEqual([entry.requestId, entry.address], ['req_1', '192.0.2.1']);

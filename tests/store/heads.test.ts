@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { sql, type Kysely } from 'kysely';
 import type { Database } from '../../src/store/database.ts';
+import type { UsageRow } from '../../src/store/ledger.ts';
 import { eraseAccount } from '../../src/store/erasure/erase-account.ts';
 import { migrate } from '../../src/store/migrations/migrate.ts';
 import { otherColumns, shownColumns } from '../../src/store/proofs/forms.ts';
@@ -19,6 +20,7 @@ import {
   everyChangeIsNamed,
   keysRotate,
   lateRequestsAreSigned,
+  proofsHold,
   signedUsage,
   signUntil,
 } from './heads.ts';
@@ -65,6 +67,9 @@ test('days are signed, every change is named, late requests follow, keys rotate,
   await makeAccounts(db, ['acct_a', 'acct_b', 'acct_c', 'acct_d'], []);
   const rows = await signedUsage(db);
   await everyChangeIsNamed(db, rows, unlock);
+  const some = rows.filter((_, index) => index < 6 || index % 700 === 0);
+  await proofsHold(db, some, 2);
+  const [first] = rows as [UsageRow];
   await lateRequestsAreSigned(db);
   await assert.rejects(db.deleteFrom('usage_head').execute(), /immutable/);
   await keysRotate(db, 14);

@@ -6,6 +6,8 @@ import { rotateSigningKey } from '../../src/accounts/signing-key.ts';
 import { UsageHeads } from '../../src/app/usage-heads.ts';
 import type { Database } from '../../src/store/database.ts';
 import type { UsageRow } from '../../src/store/ledger.ts';
+import { checkProof } from '../../src/store/proofs/check-proof.ts';
+import { listDayHeads, proveUsage, publicKeys } from '../../src/store/proofs/prove-row.ts';
 import { repositoriesOn } from '../../src/store/repositories/repositories.ts';
 import { verifyHeads } from '../../src/store/verify/verify-heads.ts';
 import type { Difference } from '../../src/store/verify/difference.ts';
@@ -158,13 +160,64 @@ export async function everyChangeIsNamed(
   assert.deepEqual(await differencesIn(db), []);
 }
 
+/** Every request has a proof that holds by itself, and no byte of a proof can be another one. */
+export async function proofsHold(db: Kysely<Database>, rows: readonly UsageRow[], flipped: number): Promise<void> {
+  const random = randomOf(5);
+  const flip = (text: string, at: number): string => {
+    const bytes = Buffer.from(text);
+    bytes[at]! ^= 1 << Math.floor(random() * 7);
+    return bytes.toString();
+  };
+  for (const [number, { accountId, requestId, publicId }] of rows.entries()) {
+    const proving = await proveUsage(db, { accountId, requestId });
+    assert.ok(proving.state === 'proved', `${publicId}: ${proving.state}`);
+    assert.equal(proving.proof.request.public_id, publicId);
+    const text = `${JSON.stringify(proving.proof, null, 2)}\n`;
+    const keys = await publicKeys(db);
+    assert.equal(checkProof(text, { keys, heads: await listDayHeads(db, { limit: 100 }) }).problem, undefined);
+    assert.equal(checkProof(JSON.stringify(proving.proof)).problem, undefined);
+    const places = number < flipped ? text.length : 20;
+    for (let place = 0; place < places; place++) {
+      const changed = flip(text, number < flipped ? place : Math.floor(random() * text.length));
+      if (changed === text) continue;
+      const { problem } = checkProof(changed);
+      assert.ok(problem !== undefined, changed);
+      if (/^request_path|^account_path/.test(problem)) assert.match(problem, /step|path/);
+    }
+  }
+  const [{ accountId, requestId }] = rows as readonly [UsageRow];
+  assert.deepEqual(await proveUsage(db, { accountId: 'acct_z', requestId }), { state: 'never' });
+  const proving = await proveUsage(db, { accountId, requestId });
+  assert.ok(proving.state === 'proved');
+  const { proof } = proving;
+  const others: readonly (readonly [unknown, RegExp])[] = [
+    [{ ...proof, more: 1 }, /something in it that no proof has/],
+    [{ ...proof, request: { ...proof.request, cost: '1' } }, /^request or request_path was changed/],
+    [{ ...proof, request: { ...proof.request, account_id: 'acct_x' } }, /^request.account_id is not/],
+    [{ ...proof, account_head: { ...proof.account_head, requests: '0' } }, /^account_head or account_path was changed/],
+    [{ ...proof, day_head: { ...proof.day_head, signed_at: '0' } }, /^day_head or its signature was changed/],
+    [{ ...proof, key: { ...proof.key, public_key: '0'.repeat(64) } }, /^key.public_key is not the key/],
+    [{ ...proof, request_path: ['L:0'] }, /^request_path.0 is not a step/],
+    [[], /^the proof.object is not a text/],
+    [null, /^the proof is missing/],
+  ];
+  for (const [changed, problem] of others) assert.match(checkProof(JSON.stringify(changed)).problem ?? '', problem);
+  const text = JSON.stringify(proof);
+  assert.match(checkProof(text, { keys: [] }).problem ?? '', /not among the given keys/);
+  assert.match(checkProof(text, { heads: [] }).problem ?? '', /have none of/);
+  const head = { ...proof.day_head, root: '0'.repeat(64) };
+  assert.match(checkProof(text, { heads: [head] }).problem ?? '', /two heads of one day/);
+}
+
 /** Requests that are recorded after their day was signed are in the next head; of those that are a week late, verification speaks. */
 export async function lateRequestsAreSigned(db: Kysely<Database>): Promise<void> {
   const before = (await requestsInHeads(db, 'acct_a')).length;
-  await addRequests(db, { accountId: 'acct_a', day: 3, count: 2, seed: 11 });
+  const late = [...(await addRequests(db, { accountId: 'acct_a', day: 3, count: 2, seed: 11 }))];
   await addRequests(db, { accountId: 'acct_a', day: 2, count: 1, seed: 12 });
   await addRequests(db, { accountId: 'acct_c', day: 2, count: 300, seed: 13 });
-  await addRequests(db, { accountId: 'acct_d', day: 2, count: 4_100, seed: 14 });
+  late.push(...(await addRequests(db, { accountId: 'acct_d', day: 2, count: 4_100, seed: 14 })).slice(0, 3));
+  const [first] = late as [UsageRow];
+  assert.deepEqual(await proveUsage(db, first), { state: 'later', at: completeAt(5) });
   await addRequests(db, { accountId: 'acct_a', day: 5, count: 1, seed: 15 });
   assert.deepEqual(await differencesIn(db), []);
   await signUntil(db, completeAt(6));
@@ -173,6 +226,7 @@ export async function lateRequestsAreSigned(db: Kysely<Database>): Promise<void>
     [[4n, 3n]],
     'all late ones once, and none again on the day after',
   );
+  await proofsHold(db, late, 0);
   assert.deepEqual((await requestsInHeads(db, 'acct_c')).at(-1), [300n, 300n]);
   assert.deepEqual((await requestsInHeads(db, 'acct_d')).at(-1), [4_100n, 4_100n]);
   assert.deepEqual(await differencesIn(db), []);

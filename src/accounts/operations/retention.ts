@@ -1,8 +1,9 @@
-/** How long request details are kept. */
+/** How long request details are kept, and which key signs their days. */
 import Type from 'typebox';
 
-import { theRetention } from '../audit-subjects.ts';
+import { theRetention, theSigningKey } from '../audit-subjects.ts';
 import { operation } from '../perform.ts';
+import { rotateSigningKey } from '../signing-key.ts';
 
 export const retentionOperations = {
   /** Makes details of requests that ended before a time unavailable now; their rows are removed in the background. */
@@ -15,6 +16,14 @@ export const retentionOperations = {
     run: async ({ before }, { repositories, now }) => {
       const { keptSince, removedAt } = await repositories.keepUsageSince({ before, now: now() });
       return { keptSince, isRemoved: removedAt !== null };
+    },
+  }) /** From now on another key signs days; all public keys stay. */,
+  rotate_signing_key: operation({
+    schema: Type.Object({}),
+    audit: { action: 'signing_key.rotate', subject: theSigningKey },
+    run: async (_request, services) => {
+      const { id, publicKey } = await rotateSigningKey(services);
+      return { id, publicKey: Buffer.from(publicKey).toString('hex') };
     },
   }),
 };

@@ -1,5 +1,15 @@
 import { dollars } from '../../platform/dollars.ts';
-import { filterOf, limitOption, lists, loads, onlyAccount, option, word } from '../command-row.ts';
+import {
+  changes,
+  filterOf,
+  limitOption,
+  lists,
+  loads,
+  meantAccount,
+  onlyAccount,
+  option,
+  word,
+} from '../command-row.ts';
 import type { CommandRow, Listing } from '../command-row.ts';
 import type { Reader } from '../database.ts';
 import { timeText } from '../output.ts';
@@ -64,6 +74,22 @@ export const receiptCommands: readonly CommandRow[] = [
   loads('show', 'show one with all its contents', [numberOrId, pdf], () =>
     import('../papers.ts').then(({ showReceipt }) => showReceipt),
   ),
+  loads(
+    'proof',
+    'print the proof of what a request was charged, which anybody can check with `verify receipt`',
+    [word('<request-id>', 'id of the request: req_…, client_…, or its ledger id'), meantAccount],
+    () => import('../proofs.ts').then(({ showProof }) => showProof),
+  ),
+  changes({
+    name: 'rotate-key',
+    about: 'let another key sign the days of usage from now on; what the others have signed stays valid',
+    takes: [],
+    ask: () => ({ kind: 'rotate_signing_key' }),
+    done: ({ id, publicKey }) => ({
+      json: { id, public_key: publicKey },
+      lines: [`Key ${id} signs from now on. It is published at /v1/heads: ${publicKey}`],
+    }),
+  }),
 ];
 
 async function accountUrl({ server }: Reader['config']): Promise<string> {

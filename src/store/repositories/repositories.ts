@@ -43,6 +43,7 @@ import * as transfers from './transfers.ts';
 import * as usageRows from './usage-rows.ts';
 import * as usageTotals from './usage-totals.ts';
 import * as closing from '../proofs/close-day.ts';
+import * as proving from '../proofs/prove-row.ts';
 import * as signingKeys from '../proofs/signing-keys.ts';
 import * as ledgerSpan from '../reports/ledger-span.ts';
 import * as reports from '../reports/reports.ts';
@@ -246,6 +247,9 @@ const storedOperations = {
   addDayHead: closing.addDayHead,
   listSigningKeys: (db: Kysely<Database>, _request: object) => signingKeys.listSigningKeys(db),
   addSigningKey: signingKeys.addSigningKey,
+  proveUsage: proving.proveUsage,
+  getDayHead: proving.getDayHead,
+  listDayHeads: proving.listDayHeads,
   retentionOf: (db: Kysely<Database>, _request: object) => retention.retentionOf(db),
   planRetention: retention.planRetention,
   keepUsageSince: retention.keepUsageSince,

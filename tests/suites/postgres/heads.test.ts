@@ -5,6 +5,7 @@ import { after, before, test } from 'node:test';
 import { sql, type Kysely } from 'kysely';
 import { copyDatabase } from '../../../src/store/copy/copy-database.ts';
 import type { Database } from '../../../src/store/database.ts';
+import type { UsageRow } from '../../../src/store/ledger.ts';
 import { migrate } from '../../../src/store/migrations/migrate.ts';
 import { kyselyOnPostgres } from '../../../src/store/postgres/dialect.ts';
 import { openConnection } from '../../../src/store/sqlite/connection.ts';
@@ -17,6 +18,7 @@ import {
   everyChangeIsNamed,
   keysRotate,
   lateRequestsAreSigned,
+  proofsHold,
   requestsInHeads,
   signedUsage,
   signUntil,
@@ -41,6 +43,11 @@ test('days are signed, every change is named, late requests follow, and keys rot
   await everyChangeIsNamed(db, rows, async (transaction: Kysely<Database>) => {
     await sql`set local session_replication_role = replica`.execute(transaction);
   });
+  await proofsHold(
+    db,
+    rows.filter((_, index) => index % 900 === 0),
+    0,
+  );
   await lateRequestsAreSigned(db);
   await keysRotate(db, 14);
 });
@@ -51,8 +58,9 @@ test('a copy from SQLite has the same heads, whatever its texts are, and goes on
   await migrate(source, 'sqlite');
   await makeAccounts(source, ['acct_a', 'acct_Ä', 'acct_ä', 'acct_z'], []);
   await source.updateTable('account').set({ available: 0n }).execute();
+  const rows: UsageRow[] = [];
   for (const accountId of ['acct_a', 'acct_Ä', 'acct_ä', 'acct_z'])
-    await addRequests(source, { accountId, day: 0, count: 20 });
+    rows.push(...(await addRequests(source, { accountId, day: 0, count: 20 })));
   await sql`drop trigger usage_no_update`.execute(source);
   const odd = '\u0001\b\t\n\f\r\u001f"\\/\u007f\u0080é\u2028🙂 </script>';
   await source
@@ -74,6 +82,9 @@ test('a copy from SQLite has the same heads, whatever its texts are, and goes on
     { signal: AbortSignal.timeout(60_000), nowMs: completeAt(0), onProgress: () => {} },
   );
   assert.deepEqual(await differencesIn(db), []);
+  const some = rows.filter((_, index) => index % 9 === 0);
+  await proofsHold(source, some, 0);
+  await proofsHold(db, some, 0);
   await addRequests(db, { accountId: 'acct_ä', day: 1, count: 3 });
   await signUntil(db, completeAt(1));
   assert.deepEqual(await differencesIn(db), []);
