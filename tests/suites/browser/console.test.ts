@@ -239,6 +239,21 @@ test('by keyboard: the palette, the rows, a menu and the way out', async () => {
   await page.keyboard.type('keys');
   await page.keyboard.press('Enter');
   await page.waitForURL(`${service.accountUrl}/keys`);
+  for (const [typed, found, path] of [
+    ['invite', 'Invite a person', '/team'],
+    ['add cred', 'Add credit', '/billing'],
+    ['price', 'Set a price', '/operator/catalogue'],
+    ['create an acc', 'Create an account', '/operator/accounts?open=create'],
+  ] as const) {
+    await page.keyboard.press('Control+k');
+    await page.keyboard.type(typed);
+    await page.getByRole('option', { name: found, selected: true }).waitFor();
+    if (typed === 'price') await person.look();
+    await page.keyboard.press('Enter');
+    await page.waitForURL(service.accountUrl + path);
+  }
+  await page.getByRole('dialog', { name: 'Create account' }).waitFor();
+  await page.goto(`${service.accountUrl}/keys`);
   await page.getByRole('button', { name: 'Your account' }).focus();
   await page.keyboard.press('Enter');
   await page.getByRole('menuitemcheckbox', { name: 'Deutsch' }).press('Enter');

@@ -11,6 +11,15 @@ export type Label = Readonly<Record<Language, string>>;
 
 export type Role = 'owner' | 'admin' | 'billing' | 'developer' | 'viewer';
 
+/** What one does at a page, by which the search finds it: a verb and its object. */
+export interface Action {
+  readonly label: Label;
+  /** Where it begins; the page of its entry when left out. */
+  readonly to?: string;
+  /** Who may do it; everybody who sees the page when left out. */
+  readonly roles?: readonly Role[];
+}
+
 export interface NavigationEntry {
   readonly to: string;
   readonly label: Label;
@@ -20,6 +29,7 @@ export interface NavigationEntry {
   readonly order: number;
   /** Who sees it; everybody when left out. The API decides in any case. */
   readonly roles?: readonly Role[];
+  readonly actions?: readonly Action[];
 }
 
 /** A part of the console: the pages of one folder, with their routes and their entries of the navigation. */

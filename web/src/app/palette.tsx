@@ -22,7 +22,7 @@ interface Destination {
 
 const shownMax = 12;
 
-/** Pages, keys, and ids: one types or pastes, and Enter goes there. */
+/** Pages, what one does there, keys, and ids: one types or pastes, and Enter goes there. */
 export function Palette({ session, onClose }: { readonly session: Session; readonly onClose: () => void }) {
   const t = useText<AppTexts>('app');
   const router = useRouter();
@@ -68,7 +68,7 @@ export function Palette({ session, onClose }: { readonly session: Session; reado
         {found.map((one, index) => (
           // The keyboard is at the field, which says which one is meant.
           <div
-            key={one.to}
+            key={`${one.to} ${one.text}`}
             id={`${id}-${index}`}
             role="option"
             aria-selected={index === at}
@@ -100,11 +100,19 @@ function useDestinations(session: Session, typed: string): readonly Destination[
     ];
   const wanted = typed.toLowerCase();
   const matches = (...texts: readonly string[]): boolean => texts.some((text) => text.toLowerCase().includes(wanted));
-  const pages = entriesFor(session)
+  const entries = entriesFor(session);
+  const actions = entries.flatMap(({ to, label: page, icon, actions: all = [] }) =>
+    all
+      .filter(
+        ({ label, roles }) => wanted !== '' && matches(label[language], label.en) && (!roles || session.may(roles)),
+      )
+      .map(({ label, to: start = to }) => ({ to: start, text: label[language], note: page[language], icon })),
+  );
+  const pages = entries
     .filter(({ to, label }) => matches(to, label[language], label.en))
     .map(({ to, label, icon }) => ({ to, text: label[language], icon }));
   const ofKeys = (keys.data?.data ?? [])
     .filter(({ name, label, id }) => typed !== '' && matches(name, label, id))
     .map(({ id, name, label }) => ({ to: `/keys/${id}`, text: name, note: label, icon: KeyIcon }));
-  return [...pages, ...ofKeys].slice(0, shownMax);
+  return [...pages, ...actions, ...ofKeys].slice(0, shownMax);
 }

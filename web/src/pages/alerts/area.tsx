@@ -12,6 +12,13 @@ export const area: Area = {
       icon: BellIcon,
       group: 'account',
       order: 20,
+      actions: [
+        {
+          label: { en: 'Set a spending limit', de: 'Ausgabengrenze setzen', zh: '设置支出上限' },
+          roles: ['owner', 'admin'],
+        },
+        { label: { en: 'Create an alert', de: 'Warnung anlegen', zh: '创建提醒' }, roles: ['owner', 'admin'] },
+      ],
     },
   ],
   routes: [

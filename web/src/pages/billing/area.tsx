@@ -12,6 +12,10 @@ export const area: Area = {
       icon: CardIcon,
       group: 'money',
       order: 10,
+      actions: [
+        { label: { en: 'Add credit', de: 'Guthaben aufladen', zh: '充值额度' }, roles: ['owner', 'admin', 'billing'] },
+        { label: { en: 'Download an invoice', de: 'Rechnung herunterladen', zh: '下载发票' } },
+      ],
     },
   ],
   routes: [billingRoute.update({ component: lazyPage('billing', () => import('./billing-page.tsx')) }), topupRoute],

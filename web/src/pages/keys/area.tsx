@@ -12,6 +12,12 @@ export const area: Area = {
       icon: KeyIcon,
       group: 'use',
       order: 40,
+      actions: [
+        {
+          label: { en: 'Create a key', de: 'Schlüssel anlegen', zh: '创建密钥' },
+          roles: ['owner', 'admin', 'developer'],
+        },
+      ],
     },
   ],
   routes: [

@@ -12,6 +12,18 @@ export const area: Area = {
       icon: BuildingIcon,
       group: 'operator',
       order: 10,
+      actions: [
+        {
+          label: { en: 'Create an account', de: 'Konto anlegen', zh: '创建账户' },
+          to: '/operator/accounts?open=create',
+        },
+        { label: { en: 'Grant credit', de: 'Guthaben gewähren', zh: '授予额度' } },
+        { label: { en: 'Refund a request', de: 'Anfrage erstatten', zh: '退还请求费用' } },
+        {
+          label: { en: 'Reset a second factor', de: 'Zweiten Faktor zurücksetzen', zh: '重置第二验证因素' },
+          to: '/operator/accounts?open=release',
+        },
+      ],
     },
   ],
   routes: [

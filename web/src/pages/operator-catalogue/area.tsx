@@ -12,6 +12,10 @@ export const area: Area = {
       icon: TagIcon,
       group: 'operator',
       order: 20,
+      actions: [
+        { label: { en: 'Set a price', de: 'Preis setzen', zh: '设置价格' } },
+        { label: { en: 'Add a server', de: 'Server hinzufügen', zh: '添加服务器' } },
+      ],
     },
   ],
   routes: [catalogueRoute.update({ component: lazyPage('operator-catalogue', () => import('./catalogue-page.tsx')) })],

@@ -12,6 +12,10 @@ export const area: Area = {
       icon: SettingsIcon,
       group: 'account',
       order: 40,
+      actions: [
+        { label: { en: 'Change the password', de: 'Passwort ändern', zh: '更改密码' } },
+        { label: { en: 'Add a passkey', de: 'Passkey hinzufügen', zh: '添加通行密钥' } },
+      ],
     },
   ],
   routes: [settingsRoute.update({ component: lazyPage('settings', () => import('./settings-page.tsx')) })],

@@ -12,6 +12,7 @@ export const area: Area = {
       icon: PeopleIcon,
       group: 'account',
       order: 10,
+      actions: [{ label: { en: 'Invite a person', de: 'Person einladen', zh: '邀请成员' }, roles: ['owner', 'admin'] }],
     },
   ],
   routes: [teamRoute.update({ component: lazyPage('team', () => import('./team-page.tsx')) })],
