@@ -310,7 +310,7 @@ class OpenAiEngine implements Engine {
     try {
       const events = await runTask(request, task, {
         pool: (this.#taskPool ??= this.#openTaskPool()),
-        always: { ...saltFields(request, this.#server), ...this.#server.fields },
+        always: alwaysOf(request, this.#server),
         flavor: this.#flavor,
         name: this.#name,
         model: this.#server.model,
@@ -476,6 +476,12 @@ class OpenAiEngine implements Engine {
 
   /** Absent if this kind of server is known not to report its load. */
   readonly report: (() => Promise<ServerReport | undefined>) | undefined;
+}
+
+/** Without an adapter it copies nothing. */
+function alwaysOf(request: EngineRequest, server: UpstreamServer): Readonly<Record<string, unknown>> {
+  const salt = saltFields(request, server);
+  return server.fields === undefined ? salt : { ...salt, ...server.fields };
 }
 
 /** Builds header lines from alternating names and values. */
