@@ -34,6 +34,7 @@ import {
 } from './reports.ts';
 import { compareNumbers, compareStatements, compareWithReports } from './statements.ts';
 import {
+  batchIds,
   bystanders,
   dayMs,
   firstZone,
@@ -240,6 +241,14 @@ function sampleOf(random: () => number, rows: readonly UsageRow[], count: number
 
 async function compareSpend(repositories: Repositories, played: Played, span: Span): Promise<void> {
   const { accountId } = played;
+  for (const name of batchIds) {
+    const lines = played.rows.filter((row) => row.accountId === accountId && row.batchId === name);
+    assert.ok(lines.length > 0);
+    assert.equal(
+      await repositories.batchCost({ accountId, name }),
+      sumOf(lines, (row) => row.costMicrocents),
+    );
+  }
   const rows = requestsIn(played, accountId, span);
   for (const [by, id, dimension] of [
     ['account', undefined, undefined],

@@ -7,12 +7,12 @@ import type { Billing } from '../../src/billing/billing.ts';
 import { isCharged } from '../../src/billing/endings.ts';
 import { ratesOf, type RatesOfAccounts } from '../../src/accounts/account-rates.ts';
 import { pricesAt } from '../../src/billing/account-prices.ts';
-import { costMicrocents } from '../../src/catalog/pricing.ts';
+import { costMicrocents, timesPrice } from '../../src/catalog/pricing.ts';
 import { publicIdOf, uuidMaker, uuidText } from '../../src/platform/ids/uuid.ts';
 import { closePromotions } from '../../src/billing/payments/promotions.ts';
 import type { UsageRow } from '../../src/store/ledger.ts';
 import { isIn, sumOf, type Moved, type Span } from './played.ts';
-import { grants, rates, type Planned, type PlannedMove, type Timeline } from './timeline.ts';
+import { grants, rates, tierParts, type Planned, type PlannedMove, type Timeline } from './timeline.ts';
 
 export interface Stage {
   readonly operations: OperationServices;
@@ -79,11 +79,12 @@ export async function play(
 async function settled({ billing, operations, keyIds }: Stage, planned: Planned, prices: RatesOfAccounts) {
   const { isBeyondHold, refund: _, keyIndex, ...of } = planned;
   const used = { ...of, reasoningTokens: Math.floor(of.completionTokens / 3) };
-  const { input, output, cacheRead } = pricesAt(
+  const usual = pricesAt(
     { id: of.modelId, prices: { input: 0n, output: 0n, cacheRead: 0n } },
     prices.get(of.accountId),
     of.startedAt,
   );
+  const { input, output, cacheRead } = timesPrice(usual, tierParts[of.tier]);
   const list = costMicrocents(used, { input, output, cacheRead });
   const held = of.plan !== null ? 0n : isBeyondHold ? list / 2n : list + 10n;
   const charged = of.plan === null && isCharged(of.ending) ? (list < held ? list : held) : 0n;

@@ -168,6 +168,8 @@ export async function compareReceipts(ask: Asker, played: Played, rows: readonly
       readonly list_cost_microcents: number;
       readonly uncharged_microcents: number;
       readonly ended_at: number;
+      readonly service_tier: string;
+      readonly batch_id: string | null;
       readonly ledger: readonly { readonly amount_microcents: number }[];
     } = await ask.json(`/v1/generation?id=${id}`);
     const back = Number(refunds.get(hexOf(row.requestId)) ?? 0n);
@@ -180,6 +182,8 @@ export async function compareReceipts(ask: Asker, played: Played, rows: readonly
         receipt.refunded_microcents,
         receipt.ledger.reduce((sum, { amount_microcents: amount }) => sum + amount, 0),
         receipt.ended_at,
+        receipt.service_tier,
+        receipt.batch_id,
       ],
       [
         cost,
@@ -189,6 +193,8 @@ export async function compareReceipts(ask: Asker, played: Played, rows: readonly
         back,
         back - cost,
         Math.floor(row.endedAt / 1000),
+        row.tier,
+        row.batchId,
       ],
       id,
     );

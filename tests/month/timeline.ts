@@ -53,6 +53,12 @@ export const rates: Readonly<Record<string, readonly Rates[]>> = {
   free: [{ from: 0, input: 0n, output: 0n, cacheRead: 0n }],
 };
 
+/** Ten-thousandths of the price, by the tier that serves. Odd, like the rates. */
+export const tierParts = { priority: 17_501n, default: 10_000n, flex: 4_999n, batch: 3_333n } as const;
+type Tier = keyof typeof tierParts;
+/** Their lines are charged all through the month. */
+export const batchIds = ['batch_first', 'batch_second'] as const;
+
 /** A request as it will end. What it costs is for its price to say. */
 export interface Planned {
   readonly accountId: string;
@@ -71,6 +77,8 @@ export interface Planned {
   /** The backend reports more than was held for it. */
   readonly isBeyondHold: boolean;
   readonly streamed: boolean;
+  readonly tier: Tier;
+  readonly batchId: string | null;
   /** What is given back of it, in per cent of its cost, and when. */
   readonly refund: { readonly at: number; readonly percent: number } | undefined;
 }
@@ -125,6 +133,7 @@ export function timelineOf(random: () => number, accountId: string, count: numbe
     const [, ending, finish, errorCode] = pickShare(random());
     const promptTokens = random() < 0.01 ? 0 : Math.floor(random() ** 3 * 20_000);
     const tags = pick(labels);
+    const tier = pick<Tier>(['default', 'default', 'default', 'priority', 'flex', 'batch']);
     return {
       accountId: owner,
       keyIndex: Math.floor(random() * members.length),
@@ -141,6 +150,8 @@ export function timelineOf(random: () => number, accountId: string, count: numbe
       plan: random() < 0.02 ? 'included' : null,
       isBeyondHold: random() < 0.01,
       streamed: random() < 0.5,
+      tier,
+      batchId: tier === 'batch' ? pick(batchIds) : null,
       refund:
         random() < 0.012
           ? {
