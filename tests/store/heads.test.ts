@@ -8,6 +8,8 @@ import { eraseAccount } from '../../src/store/erasure/erase-account.ts';
 import { migrate } from '../../src/store/migrations/migrate.ts';
 import { otherColumns, shownColumns } from '../../src/store/proofs/forms.ts';
 import { auditPath, leafHash, rootOfPath, treeRoot } from '../../src/store/proofs/merkle.ts';
+import { proveUsage } from '../../src/store/proofs/prove-row.ts';
+import { removeUsage, type RemovalCursor } from '../../src/store/retention/removal.ts';
 import { columnsOf } from '../../src/store/schema/tables.ts';
 import { openConnection } from '../../src/store/sqlite/connection.ts';
 import { kyselyOn } from '../../src/store/sqlite/dialect.ts';
@@ -16,11 +18,14 @@ import { temporaryFolder, uuid } from './fixture.ts';
 import {
   addRequests,
   completeAt,
+  dayMs,
   differencesIn,
   everyChangeIsNamed,
+  firstDay,
   keysRotate,
   lateRequestsAreSigned,
   proofsHold,
+  signedDays,
   signedUsage,
   signUntil,
 } from './heads.ts';
@@ -71,6 +76,7 @@ test('days are signed, every change is named, late requests follow, keys rotate,
   await proofsHold(db, some, 2);
   const [first] = rows as [UsageRow];
   await lateRequestsAreSigned(db);
+  await proofsHold(db, [first, rows.at(-1)!], 0);
   await assert.rejects(db.deleteFrom('usage_head').execute(), /immutable/);
   await keysRotate(db, 14);
   const late = (await differencesIn(db)).length;
@@ -82,4 +88,16 @@ test('days are signed, every change is named, late requests follow, keys rotate,
   const pages = db.selectFrom('usage_leaves').select('day').where('account_id', '=', 'acct_b');
   assert.deepEqual(await pages.execute(), []);
   assert.equal((await differencesIn(db)).length, late);
+
+  const keptSince = firstDay + 2 * dayMs;
+  await db.updateTable('usage_retention').set({ kept_since: keptSince, removed_at: null }).execute();
+  let after: RemovalCursor | undefined;
+  for (let state = 'more'; state === 'more';)
+    ({ state, next: after } = await removeUsage(db, { after, now: keptSince }));
+  const days = await db.selectFrom('usage_leaves').select('day').distinct().orderBy('day').execute();
+  assert.equal(Number(days[0]!.day), firstDay + 3 * dayMs);
+  assert.equal(await signedDays(db), 20);
+  assert.equal((await differencesIn(db, keptSince)).length, late);
+  assert.deepEqual(await proveUsage(db, first), { state: 'never' });
+  await proofsHold(db, [rows.find(({ accountId }) => accountId === 'acct_c')!], 0);
 });

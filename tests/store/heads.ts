@@ -37,9 +37,9 @@ export async function signUntil(db: Kysely<Database>, now: number, secret?: Secr
 /** When the day `number` after the first one is complete. */
 export const completeAt = (number: number): number => firstDay + (number + 1) * dayMs + hourMs;
 
-export async function differencesIn(db: Kysely<Database>): Promise<readonly Difference[]> {
+export async function differencesIn(db: Kysely<Database>, keptSince = 0): Promise<readonly Difference[]> {
   const found: Difference[] = [];
-  await verifyHeads(db, 0, (difference) => found.push(difference));
+  await verifyHeads(db, keptSince, (difference) => found.push(difference));
   return found;
 }
 
