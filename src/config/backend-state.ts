@@ -67,3 +67,20 @@ export interface WorseState {
   readonly share: number;
   readonly peersShare: number;
 }
+
+/** The shares of answers that are as they should be, and their speed in tokens a second; null: there were none. */
+export function answerShares(counts: AnswerCounts) {
+  const { calls, callsChecked, callsUnreadable, callsInText, callsUnknown, callsMisfit, forms, formsMisfit } = counts;
+  const { promptTokens, cachedTokens, completionTokens, generatedCentiseconds } = counts;
+  const part = (some: number, all: number): number | null =>
+    all === 0 ? null : Math.round((10_000 * some) / all) / 10_000;
+  return {
+    json: part(calls - callsUnreadable - callsInText, calls),
+    known: part(calls - callsUnknown, calls),
+    fit: part(callsChecked - callsMisfit, callsChecked),
+    formsFit: part(forms - formsMisfit, forms),
+    cached: part(cachedTokens, promptTokens),
+    tokensPerSecond:
+      generatedCentiseconds === 0 ? null : Math.round((1_000 * completionTokens) / generatedCentiseconds) / 10,
+  };
+}

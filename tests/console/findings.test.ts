@@ -22,6 +22,7 @@ const backend = (model: string, name: string, state: 'ready' | 'failed' | 'start
   name,
   state,
   ejected,
+  worse: null as Parameters<typeof findingsOf>[1][number]['worse'],
 });
 const texts = (system: typeof well, backends: Parameters<typeof findingsOf>[1]): readonly string[] =>
   findingsOf(system, backends, []).map(({ text }) => text);
@@ -38,10 +39,12 @@ test('a model without a backend is one finding, and a failing backend of one tha
     backend('b', '1', 'ready', true),
     backend('b', '2'),
   ];
-  const found = findingsOf(well, backends, []);
+  const worse = { by: 'calls', since: 1, failure_share: 0.2, peers_failure_share: 0 } as const;
+  const found = findingsOf(well, [...backends, { ...backend('b', '3'), worse }], []);
   assert.deepEqual(found, [
     { text: 'findUnserved', values: { model: 'a' } },
     { text: 'findBackend', values: { model: 'b', name: '1' } },
+    { text: 'findWorse', values: { model: 'b', name: '3' } },
   ]);
 });
 

@@ -6,6 +6,7 @@ import { notThere } from '../input.ts';
 import { route } from '../route.ts';
 import type { AccountRoute } from '../route.ts';
 import type { BackendState } from '../../config/backend-state.ts';
+import { qualityObject, qualitySchema, worseObject, worseSchema } from '../backend-quality.ts';
 import { shownPlace } from '../../config/sections/storage.ts';
 import type { SystemReading } from '../services.ts';
 import { nullable, page, secondsOf, wholeListSchema } from '../wire.ts';
@@ -148,6 +149,9 @@ export const systemRoutes: readonly AccountRoute[] = [
             tokens_per_second: Type.Union([Type.Number(), Type.Null()], {
               description: 'Speed of one answer of the embedded engine, once it was measured.',
             }),
+            last_five_minutes: qualitySchema(),
+            last_hour: qualitySchema(),
+            worse: worseSchema(),
           }),
         ),
       },
@@ -277,6 +281,9 @@ function backendObject(state: BackendState, { models }: Config, figures: SystemR
     foreign_running: figure('foreign_running') ?? null,
     memory: residence === undefined ? null : { state: residence.state, bytes: residence.memoryBytes ?? null },
     tokens_per_second: roundedSpeed(residence?.tokensPerSecond),
+    last_five_minutes: qualityObject(state.quality?.fiveMinutes),
+    last_hour: qualityObject(state.quality?.hour),
+    worse: worseObject(state.worse ?? undefined),
   };
 }
 

@@ -1,6 +1,7 @@
 import { accessSync, constants } from 'node:fs';
 import path from 'node:path';
 import type { BackendStatus } from '../../app/control/status.ts';
+import { answerShares, type AnswerCounts } from '../../config/backend-state.ts';
 import type { LimitsConfig, ModelConfig, OpenAiBackendConfig, ServerConfig } from '../../config/config.ts';
 import { openAiEngineOf } from '../../app/backends.ts';
 import { lookClosely } from '../../app/look.ts';
@@ -22,6 +23,36 @@ export async function lookAtBackends({ config, status, environment }: Patient): 
       return lookAtManaged(`${model.id} · ${backend.name}`, managed, folders, running.find(isThis));
     }),
   );
+}
+
+const failedBy = { calls: 'answers with tool calls', forms: 'answers in JSON', errors: 'requests' } as const;
+
+/** What the answers of the running service's backends were like in the last hour, and which of them is worse than its peers. */
+export function lookAtAnswers({ status }: Pick<Patient, 'status'>): readonly Finding[] {
+  if (typeof status !== 'object') return [];
+  return status.backends.flatMap(({ modelId, label, quality, worse }): readonly Finding[] => {
+    if (!quality || quality.hour.answered + quality.hour.failed === 0) return [];
+    const found = `${modelId} · ${label} · in the last hour ${inWords(quality.hour)}`;
+    if (!worse) return [{ check: 'answers', state: 'ok', found }];
+    const why = `it failed ${percent(worse.share)} of its ${failedBy[worse.by]}, its peers ${percent(worse.peersShare)}: it is used less until it is better`;
+    const repair = 'compare its version, flags, chat template and hardware with those of its peers';
+    return [{ check: 'answers', state: 'warning', found, why, repair }];
+  });
+}
+
+const percent = (share: number): string => `${Number((100 * share).toFixed(1))} %`;
+
+function inWords(counts: AnswerCounts): string {
+  const { answered, failed, calls, forms } = counts;
+  const { json, known, fit, formsFit, cached, tokensPerSecond } = answerShares(counts);
+  const said = (name: string, share: number | null): string => (share === null ? '' : `, ${percent(share)} ${name}`);
+  return [
+    `${answered} answered, ${failed} failed`,
+    calls === 0 ? '' : ` · ${calls} tool calls${said('JSON', json)}${said('known', known)}${said('fit', fit)}`,
+    forms === 0 ? '' : ` · ${forms} in JSON${said('fit', formsFit)}`,
+    cached === null ? '' : ` · ${percent(cached)} cached`,
+    tokensPerSecond === null ? '' : ` · ${tokensPerSecond} tokens a second`,
+  ].join('');
 }
 
 async function lookAt(

@@ -4,7 +4,7 @@ import { ConfigError } from '../../config/problem.ts';
 import { askForStatus } from '../../app/control/control-client.ts';
 import { controlSocketPath } from '../../app/control/socket-path.ts';
 import type { BareContext, Context } from '../context.ts';
-import { lookAtBackends } from './backends.ts';
+import { lookAtAnswers, lookAtBackends } from './backends.ts';
 import { lookAtClaims } from './claims.ts';
 import type { Finding, Patient } from './finding.ts';
 import { lookAtDatabase } from './database.ts';
@@ -46,7 +46,7 @@ export async function doctor(bare: BareContext, { claims = false, write = false 
     const { findings: ofDatabase, newestAt } = await lookAtDatabase(patient);
     report(...ofDatabase, lookAtClock(Date.now(), newestAt));
     report(...(await lookAtModels(patient)));
-    report(...(await lookAtBackends(patient)));
+    report(...(await lookAtBackends(patient)), ...lookAtAnswers(patient));
     report(...(await lookAtSources(patient)));
     if (claims || write) report(...(await lookAtClaims(patient, write)));
   }

@@ -1,6 +1,11 @@
 import assert from 'node:assert/strict';
+import path from 'node:path';
 import { after, before, test } from 'node:test';
 
+import { qualityObject, worseObject } from '../../../src/account-api/backend-quality.ts';
+import { controlSocketPath } from '../../../src/app/control/socket-path.ts';
+import { askForStatus } from '../../../src/app/control/control-client.ts';
+import { lookAtAnswers } from '../../../src/cli/doctor/backends.ts';
 import type { GenerationEvent } from '../../../src/generation/event.ts';
 import { answerCheckOf, noFindings } from '../../../src/inference/pipeline/answer-check.ts';
 import type { Findings } from '../../../src/inference/routing/backend-quality.ts';
@@ -143,6 +148,16 @@ test('one of four servers breaks its calls: it is named, shown and used less, no
   assert.match(page, /^tokenhouse_backend_worse\{model="m",backend="gpu-1"\} 0$/m);
   assert.match(page, /^tokenhouse_backend_tool_calls_total\{model="m",backend="gpu-3",outcome="sound"\} 0$/m);
   assert.match(page, /^tokenhouse_backend_tool_calls_total\{model="m",backend="gpu-1",outcome="unreadable"\} 0$/m);
+  const status = await askForStatus(controlSocketPath(path.join(service.folder, 'data')));
+  assert.ok(typeof status === 'object');
+  const found = lookAtAnswers({ status }).filter(({ state }) => state === 'warning');
+  assert.deepEqual(
+    found.map(({ found: what, why }) => [what.split(' · ')[1], why?.split(',')[0]]),
+    [['gpu-3', 'it failed 100 % of its answers with tool calls']],
+  );
+  const [gpu1, , third] = status.backends.map(({ quality }) => qualityObject(quality?.hour));
+  assert.deepEqual([gpu1?.tool_calls_json, gpu1?.cached, third?.tool_calls_json], [1, 0.25, 0]);
+  assert.equal(worseObject(status.backends[2]?.worse ?? undefined)?.peers_failure_share, 0);
   isBroken = false;
   await askUntil('backend_recovered');
   assert.equal(logged('backend_worse').length, 1);

@@ -13,6 +13,7 @@ const de: Translated<AppTexts> = {
   backendReady: 'bereit',
   backendSleeping: 'schläft',
   backendStopped: 'gestoppt',
+  backendWorse: 'schlechter als die anderen',
   balance: 'Guthaben: {amount} verfügbar',
   budget: 'Budget',
   cancel: 'Abbrechen',

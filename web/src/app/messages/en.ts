@@ -13,6 +13,7 @@ const en = {
   backendReady: 'ready',
   backendSleeping: 'sleeping',
   backendStopped: 'stopped',
+  backendWorse: 'worse than its peers',
   balance: 'Credit: {amount} available',
   budget: 'Budget',
   cancel: 'Cancel',

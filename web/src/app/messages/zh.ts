@@ -13,6 +13,7 @@ const zh: Translated<AppTexts> = {
   backendReady: '就绪',
   backendSleeping: '休眠中',
   backendStopped: '已停止',
+  backendWorse: '差于同组后端',
   balance: '余额：可用 {amount}',
   budget: '预算',
   cancel: '取消',

@@ -8,7 +8,7 @@ import { Meter } from '../../components/meter.tsx';
 import { EmptyState } from '../../components/state.tsx';
 import { DataTable, wholeList } from '../../components/table.tsx';
 import type { Column } from '../../components/table.tsx';
-import { formatNumber } from '../../format/number.ts';
+import { formatNumber, formatPercent } from '../../format/number.ts';
 import { useText } from '../../i18n/text.ts';
 import type { OperatorSystemTexts } from './messages/en.ts';
 import styles from './operator-system.module.css';
@@ -58,6 +58,9 @@ export function Backends({ backends }: { readonly backends: readonly Backend[] }
       cell: ({ prompt_tokens_per_second: speed }) =>
         speed === null ? '–' : t('perSecond', { n: formatNumber(speed) }),
     },
+    { head: t('cachedPrompts'), number: true, cell: ({ last_hour: hour }) => <Share of={hour?.cached} /> },
+    { head: t('soundCalls'), number: true, cell: ({ last_hour: hour }) => <Share of={soundCalls(hour)} /> },
+    { head: t('soundJson'), number: true, cell: ({ last_hour: hour }) => <Share of={hour?.json_answers_fit} /> },
     { head: t('failures'), number: true, cell: ({ failures }) => <Count value={failures} /> },
     { head: t('ejections'), number: true, cell: ({ ejections }) => <Count value={ejections} /> },
   ];
@@ -70,6 +73,19 @@ export function Backends({ backends }: { readonly backends: readonly Backend[] }
       empty={<EmptyState title={t('noBackends')}>{t('noBackendsText')}</EmptyState>}
     />
   );
+}
+
+/** A part of all as a percentage. */
+function Share({ of }: { readonly of: number | null | undefined }) {
+  return of === null || of === undefined ? '–' : formatPercent(of);
+}
+
+/** The least of the shares: what is wrong with calls is mostly one thing. */
+function soundCalls(hour: Backend['last_hour']): number | null {
+  const shares = [hour?.tool_calls_json, hour?.tool_calls_known, hour?.tool_calls_fit].filter(
+    (share) => share !== null && share !== undefined,
+  );
+  return shares.length === 0 ? null : Math.min(...shares);
 }
 
 function State({ of: backend }: { readonly of: Backend }) {

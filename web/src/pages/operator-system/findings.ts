@@ -5,6 +5,7 @@ export interface Finding {
   readonly text:
     | 'findUnserved'
     | 'findBackend'
+    | 'findWorse'
     | 'findSource'
     | 'findDisk'
     | 'findConfiguration'
@@ -18,7 +19,7 @@ type System = Pick<
   Got<'/v1/admin/system'>,
   'configuration' | 'stores' | 'jobs' | 'workers_ended' | 'log_lines_dropped'
 >;
-type Backend = Pick<Got<'/v1/admin/backends'>['data'][number], 'model' | 'name' | 'state' | 'ejected'>;
+type Backend = Pick<Got<'/v1/admin/backends'>['data'][number], 'model' | 'name' | 'state' | 'ejected' | 'worse'>;
 type Source = Pick<Got<'/v1/admin/backend_sources'>['data'][number], 'model' | 'name' | 'problem'>;
 
 /** Less than this is filled by a busy day. */
@@ -40,6 +41,9 @@ export function findingsOf(
     ...backends
       .filter(({ model, state, ejected }) => !unserved.includes(model) && (ejected || state === 'failed'))
       .map(({ model, name }): Finding => ({ text: 'findBackend', values: { model, name } })),
+    ...backends
+      .filter(({ worse }) => worse !== null)
+      .map(({ model, name }): Finding => ({ text: 'findWorse', values: { model, name } })),
     ...sources.flatMap(({ model, name, problem }): readonly Finding[] =>
       problem === null ? [] : [{ text: 'findSource', values: { model, name, problem } }],
     ),
