@@ -5,13 +5,13 @@
  */
 export const lineBudgets: Readonly<Record<string, number>> = {
   src: 5,
-  'src/account-api': 11200,
+  'src/account-api': 11188,
   'src/accounts': 4572,
   'src/app': 5290,
   'src/billing': 6870,
   'src/catalog': 705,
-  'src/cli': 10664,
-  'src/config': 5702,
+  'src/cli': 10650,
+  'src/config': 5694,
   'src/generation': 653,
   'src/inference/batches': 1442,
   'src/inference/claims': 329,
