@@ -50,6 +50,7 @@ test('models list, as a table and as JSON', async () => {
     {
       id: 'Local-File',
       display_name: 'A Local File',
+      adapter_of: null,
       context_length: 4096,
       max_output_tokens: 512,
       backends: [
@@ -62,6 +63,7 @@ test('models list, as a table and as JSON', async () => {
     {
       id: 'two',
       display_name: 'two',
+      adapter_of: null,
       context_length: 8192,
       max_output_tokens: null,
       backends: [

@@ -85,7 +85,7 @@ test('S3: a full disk refuses new money and loses none; with room again, it goes
     '-rm',
     'sh',
     '-c',
-    'mount -t tmpfs -o size=3m tmpfs /mnt && exec "$0" "$1" /mnt/x.db',
+    'mount -t tmpfs -o size=8m tmpfs /mnt && exec "$0" "$1" /mnt/x.db',
     process.execPath,
     script(
       t,
@@ -103,7 +103,7 @@ test('S3: a full disk refuses new money and loses none; with room again, it goes
         full += 1;
       }
     };
-    writeFileSync('/mnt/ballast', Buffer.alloc(1_500_000));
+    writeFileSync('/mnt/ballast', Buffer.alloc(5_500_000));
     while (full < 20) await Promise.all(Array.from({ length: 20 }, settle));
     rmSync('/mnt/ballast');
     const before = settled.length;

@@ -28,6 +28,7 @@ export const accountSegments: ReadonlySet<string> = new Set([
     'export',
     'generation',
     'generations',
+    'heads',
     'invites',
   ],
   ...[
