@@ -42,13 +42,19 @@ const isFile = (name, file) => file !== undefined && (name === file || path.reso
 const isSharedFile = (name) => /^tests[/\\].+\.test\.ts$/.test(name ?? '');
 
 /**
- * Test files with a failed test, in lists of those that failed together: all files of a group whose process crashed. `groups` are
- * those of the run.
+ * Test files with a failed test, in lists of those that failed together: all files of a group whose process crashed, and all that a
+ * module with shared tests is in, as `filesWith(module)` says. `groups` are those of the run.
  */
-export const failedTogether = (file, root, groups = []) => {
+export const failedTogether = (file, root, groups = [], filesWith = () => []) => {
   const failed = entriesOf(file).filter((entry) => entry.failed !== undefined && entry.file !== undefined);
   const files = [...new Set(failed.map((entry) => entry.file))];
-  const lists = files.map((at) => groups[groupIndex(at)] ?? [sourceOf(at, root)]);
+  const listOf = (at) => {
+    const source = sourceOf(at, root);
+    return source.endsWith('.test.ts') ? [source] : filesWith(at);
+  };
+  const lists = files.map((at) => groups[groupIndex(at)] ?? listOf(at));
+  // Of a module that is in none of them nothing can be run again, and a second try without it would pass.
+  if (lists.some((list) => list.length === 0)) return [];
   return [...new Map(lists.map((list) => [list.join('\n'), list])).values()];
 };
 

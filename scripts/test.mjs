@@ -165,7 +165,9 @@ async function runTests(files, concurrency, variables) {
   if (overdue) kill(child, 'SIGKILL');
   for (const line of summaryLines({ suite, file: summaryFile, root, seconds: (performance.now() - startedAt) / 1000 }))
     process.stdout.write(`${line}\n`);
-  const failed = overdue || stopped ? [] : failedTogether(summaryFile, root, groups);
+  const filesWith = (module) =>
+    files.filter((file) => fs.readFileSync(builtFile(file), 'utf8').includes(path.basename(module)));
+  const failed = overdue || stopped ? [] : failedTogether(summaryFile, root, groups, filesWith);
   return { code: overdue ? 1 : code, failed };
 }
 

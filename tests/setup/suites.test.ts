@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { appendFileSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { spawnSync } from 'node:child_process';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
@@ -36,7 +36,12 @@ const { groupFile, groupSource, groupsOf } = (await script('test-groups.mjs')) a
 };
 const { notingUrl } = (await script('processor-time.mjs')) as { notingUrl(notesFile: string): string };
 const { failedTogether, processorNotes, summaryLines } = (await script('test-summary.mjs')) as {
-  failedTogether(file: string, root: string, groups?: readonly (readonly string[])[]): string[][];
+  failedTogether(
+    file: string,
+    root: string,
+    groups?: readonly (readonly string[])[],
+    filesWith?: (module: string) => readonly string[],
+  ): string[][];
   processorNotes(file: string): string;
   summaryLines(of: { suite: string; file: string; root: string; seconds: number }): string[];
 };
@@ -213,6 +218,12 @@ describe('the summary', () => {
     ]);
     assert.deepEqual(failedTogether(file, root), [[path.join('tests', '3.test.ts')]]);
     assert.deepEqual(failedTogether(`${file}-gone`, root), []);
+    // Tests that stand in a module of several files are run again by these files, or not at all.
+    appendFileSync(file, `${JSON.stringify({ file: of('chunk-A.js'), failed: 'a shared test' })}\n`);
+    const sweeps = ['tests/desktop.test.ts', 'tests/phone.test.ts'];
+    const filesWith = (module: string): readonly string[] => (module.endsWith('chunk-A.js') ? sweeps : []);
+    assert.deepEqual(failedTogether(file, root, [], filesWith), [[path.join('tests', '3.test.ts')], sweeps]);
+    assert.deepEqual(failedTogether(file, root), [], 'a second try without it would pass');
     assert.match(summaryLines({ suite: 'soak', file: `${file}-gone`, root, seconds: 1 }).at(-1)!, /^soak: 0 passed/);
   });
 });
