@@ -42,7 +42,7 @@ export async function lastUseOfKeys(
       const [hour] = await newest(moment, 'hour', { accountId, keyIds: [key_id], ...span });
       if (hour !== undefined) last.set(key_id, Number(hour.at) + hourMs - 1);
     }
-    return [...last].map(([keyId, at]) => ({ keyId, at }));
+    return keyIds.flatMap((keyId) => (last.has(keyId) ? [{ keyId, at: last.get(keyId)! }] : []));
   });
 }
 

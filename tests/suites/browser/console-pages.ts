@@ -6,6 +6,8 @@ export interface ConsolePage {
   readonly path: string;
   /** Signed in as the owner, who is the operator too; left out: not signed in. */
   readonly signedIn?: true;
+  /** Selects what is there when the page has what it asks for without saying that it loads. */
+  readonly ready?: string;
   /** Opens what is not there at first, a dialog for example; it is looked at afterwards as well. */
   readonly then?: (person: Person) => Promise<void>;
 }
@@ -22,8 +24,13 @@ export const consolePages: readonly ConsolePage[] = [
   { path: '/invitation#not-a-real-token-0123' },
   { path: '/', signedIn: true },
   { path: '/start', signedIn: true },
-  { path: '/playground', signedIn: true },
-  { path: '/playground?family=messages&format=json_schema&stop=end', signedIn: true },
+  // The key of its session.
+  { path: '/playground', signedIn: true, ready: 'button[title*=PDF]:enabled' },
+  {
+    path: '/playground?family=messages&format=json_schema&stop=end',
+    signedIn: true,
+    ready: 'button[title*=PDF]:enabled',
+  },
   { path: '/models', signedIn: true },
   { path: '/models?q=nothing', signedIn: true },
   { path: '/models/demo', signedIn: true },

@@ -31,12 +31,13 @@ export function sweepPages(look: Look): void {
       test(`${look.name}, ${locale}`, async () => {
         const person = await Person.at(await openBrowser(), look, [service.accountUrl, service.url], locale);
         const visitAll = async (isSignedIn: boolean): Promise<void> => {
-          for (const { path, signedIn, then } of consolePages) {
+          for (const { path, signedIn, ready, then } of consolePages) {
             if ((signedIn === true) !== isSignedIn) continue;
             if (/_nothing|(req|whe)_0+$/.test(path)) person.expects(404);
             // An operator looks for a request in all accounts, too.
             if (/req_0+$/.test(path)) person.expects(404);
             await open(person, service.accountUrl + withIds(path, ids), locale);
+            if (ready !== undefined) await person.page.locator(ready).waitFor();
             await lookAt(person, locale, then);
           }
         };
