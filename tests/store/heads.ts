@@ -7,7 +7,8 @@ import { UsageHeads } from '../../src/app/usage-heads.ts';
 import type { Database } from '../../src/store/database.ts';
 import type { UsageRow } from '../../src/store/ledger.ts';
 import { checkProof } from '../../src/store/proofs/check-proof.ts';
-import { listDayHeads, proveUsage, publicKeys } from '../../src/store/proofs/prove-row.ts';
+import { listDayHeads, proveUsage, shownKey } from '../../src/store/proofs/prove-row.ts';
+import { listSigningKeys } from '../../src/store/proofs/signing-keys.ts';
 import { repositoriesOn } from '../../src/store/repositories/repositories.ts';
 import { verifyHeads } from '../../src/store/verify/verify-heads.ts';
 import type { Difference } from '../../src/store/verify/difference.ts';
@@ -173,7 +174,7 @@ export async function proofsHold(db: Kysely<Database>, rows: readonly UsageRow[]
     assert.ok(proving.state === 'proved', `${publicId}: ${proving.state}`);
     assert.equal(proving.proof.request.public_id, publicId);
     const text = `${JSON.stringify(proving.proof, null, 2)}\n`;
-    const keys = await publicKeys(db);
+    const keys = (await listSigningKeys(db)).map(shownKey);
     assert.equal(checkProof(text, { keys, heads: await listDayHeads(db, { limit: 100 }) }).problem, undefined);
     assert.equal(checkProof(JSON.stringify(proving.proof)).problem, undefined);
     const places = number < flipped ? text.length : 20;

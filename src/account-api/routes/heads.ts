@@ -1,6 +1,7 @@
 import Type from 'typebox';
 
 import { ApiError } from '../../platform/errors.ts';
+import { shownKey } from '../../store/proofs/prove-row.ts';
 import { notThere } from '../input.ts';
 import { everyRole, route } from '../route.ts';
 import type { AccountRoute } from '../route.ts';
@@ -64,10 +65,7 @@ export const headRoutes: readonly AccountRoute[] = [
       const limit = pageLimit(asked);
       const before = after === undefined ? undefined : dayOf(after);
       const heads = await repositories.listDayHeads({ before, limit: limit + 1 });
-      const keys = (await repositories.listSigningKeys({})).map(({ id, publicKey }) => ({
-        id,
-        public_key: Buffer.from(publicKey).toString('hex'),
-      }));
+      const keys = (await repositories.listSigningKeys({})).map(shownKey);
       const data = heads.slice(0, limit);
       const more = heads.length > limit ? { has_more: true, next_after: data.at(-1)!.date } : { has_more: false };
       return { object: 'list', data, ...more, keys };

@@ -17,7 +17,7 @@ import {
   type SignedRow,
 } from './leaves.ts';
 import { auditPath, hex, type PathStep } from './merkle.ts';
-import { listSigningKeys } from './signing-keys.ts';
+import { listSigningKeys, type SigningKey } from './signing-keys.ts';
 
 type Db = Kysely<Database>;
 
@@ -144,13 +144,12 @@ async function proofOf(db: Db, row: SignedRow, day: number, { page, index, leave
       },
       account_path: auditPath(all, place),
       day_head: signed,
-      key: (await publicKeys(db)).find(({ id }) => id === signed.key_id)!,
+      key: shownKey((await listSigningKeys(db)).find(({ id }) => id === signed.key_id)!),
     },
   };
 }
 
-export const publicKeys = async (db: Db): Promise<readonly PublicKey[]> =>
-  (await listSigningKeys(db)).map(({ id, publicKey }) => ({ id, public_key: hex(publicKey) }));
+export const shownKey = ({ id, publicKey }: SigningKey): PublicKey => ({ id, public_key: hex(publicKey) });
 
 /** `day`: its start in UTC, ms since 1970. */
 export async function getDayHead(db: Db, { day }: { readonly day: number }): Promise<SignedHead | undefined> {
