@@ -1,7 +1,7 @@
 import Type from 'typebox';
 
 import { ApiError } from '../../platform/errors.ts';
-import { shownKey } from '../../store/proofs/prove-row.ts';
+import { shownKey } from '../../store/proofs/signing-keys.ts';
 import { notThere } from '../input.ts';
 import { everyRole, route } from '../route.ts';
 import type { AccountRoute } from '../route.ts';

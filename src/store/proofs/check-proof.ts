@@ -10,7 +10,8 @@ import {
 } from './forms.ts';
 import { dayMs, lateDays } from './leaves.ts';
 import { hex, rootOfPath, type PathStep } from './merkle.ts';
-import type { Proof, PublicKey, SignedHead } from './prove-row.ts';
+import type { Proof, SignedHead } from './prove-row.ts';
+import type { PublicKey } from './signing-keys.ts';
 
 /** `problem`: what is wrong; then nothing of it is proved. */
 export type Checked =

@@ -17,15 +17,9 @@ import {
   type SignedRow,
 } from './leaves.ts';
 import { auditPath, hex, type PathStep } from './merkle.ts';
-import { listSigningKeys, type SigningKey } from './signing-keys.ts';
+import { listSigningKeys, shownKey, type PublicKey } from './signing-keys.ts';
 
 type Db = Kysely<Database>;
-
-export interface PublicKey {
-  readonly id: string;
-  /** Ed25519, 32 bytes in hex. */
-  readonly public_key: string;
-}
 
 export type SignedHead = DayHead & { readonly signature: string };
 
@@ -148,8 +142,6 @@ async function proofOf(db: Db, row: SignedRow, day: number, { page, index, leave
     },
   };
 }
-
-export const shownKey = ({ id, publicKey }: SigningKey): PublicKey => ({ id, public_key: hex(publicKey) });
 
 /** `day`: its start in UTC, ms since 1970. */
 export async function getDayHead(db: Db, { day }: { readonly day: number }): Promise<SignedHead | undefined> {

@@ -1,6 +1,7 @@
 /** The public keys of days' signatures; all that there ever were, because heads are checked with the key that signed them. */
 import type { Kysely } from 'kysely';
 import type { Database } from '../database.ts';
+import { hex } from './merkle.ts';
 
 export interface SigningKey {
   readonly id: string;
@@ -11,6 +12,15 @@ export interface SigningKey {
   /** Milliseconds since 1970. */
   readonly createdAt: number;
 }
+
+/** Its published form. */
+export interface PublicKey {
+  readonly id: string;
+  /** Ed25519, 32 bytes in hex. */
+  readonly public_key: string;
+}
+
+export const shownKey = ({ id, publicKey }: SigningKey): PublicKey => ({ id, public_key: hex(publicKey) });
 
 /** Oldest first. */
 export async function listSigningKeys(db: Kysely<Database>): Promise<readonly SigningKey[]> {
