@@ -1,5 +1,6 @@
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import { inspect } from 'node:util';
 
 import { MemoryCgroup } from '../../support/memory-cgroup.ts';
 import { TestService } from '../../support/service.ts';
@@ -118,7 +119,7 @@ export class MemoryScene {
       const status = await this.service
         .chat(small, { key: this.otherKey, signal: AbortSignal.timeout(60_000) })
         .then(async (answer) => (await answer.text(), String(answer.status)))
-        .catch((error: unknown) => String(error));
+        .catch((error: unknown) => inspect(error, { breakLength: Infinity }));
       if ((status !== '500' && status !== '429') || tries === 5) return status;
       this.#askedAgain++;
       await new Promise((resolve) => setTimeout(resolve, 1_000));

@@ -62,8 +62,9 @@ async function send(service: TestService, index: number, textOf: (index: number)
   return outcome!;
 }
 
+/** With status 200 in a stream that was begun: its charge could not be recorded, and nothing is paid (reliability D1). */
 const isSilence = ({ status, body }: Outcome): boolean =>
-  status === 500 && /"message":"The (ledger|database) does not answer\./.test(body);
+  (status === 500 || status === 200) && /"message":"The (ledger|database) does not answer\./.test(body);
 
 async function sendOnce(service: TestService, index: number, textOf: (index: number) => string): Promise<Outcome> {
   const id = newRequestId();
@@ -102,7 +103,7 @@ test('of a thousand concurrent requests against credit for ten, exactly ten succ
   const ledger = new TestLedger(service);
   const outcomes = await Promise.all(all(service, () => 'quick'));
   const succeeded = outcomes.filter(({ status }) => status === 200);
-  assert.equal(succeeded.length, paidFor);
+  assert.equal(succeeded.length, paidFor, succeeded.map(({ body }) => body.slice(-300)).join('\n'));
   for (const { body } of succeeded) assert.equal([...body.matchAll(/word /g)].length, completionTokens);
   for (const outcome of outcomes) if (outcome.status !== 200) assertRefusal(outcome, service);
   for (const { id } of succeeded) {
