@@ -10,11 +10,13 @@ import type { Locator } from 'playwright-core';
 import type { ConsoleWords } from '../../support/console-texts.ts';
 import { until } from '../../support/service.ts';
 import { looks, openChromium, type Person } from './browser.ts';
+import { business, businessService } from './console-business.ts';
 import { fieldOf, lifeService, live, type Filled, type Hands } from './console-life.ts';
 
 const service = lifeService();
-before(() => service.start());
-after(() => service.dispose());
+const shop = businessService();
+before(() => Promise.all([service.start(), shop.start()]));
+after(() => Promise.all([service.dispose(), shop.dispose()]));
 
 const tabsMax = 60;
 
@@ -50,6 +52,22 @@ class Typist implements Hands {
     assert.fail(`${String(wanted)} is not reached within ${tabsMax} presses of Tab`);
   }
 
+  async pick(label: string, value: string): Promise<void> {
+    const field = fieldOf(this.person, label);
+    await this.tabTo(field);
+    for (let steps = 0; steps < 20 && (await field.inputValue()) !== value; steps++) await this.press('ArrowDown');
+    assert.equal(await field.inputValue(), value);
+  }
+
+  /** Month, day and year: Chromium was installed in English, whatever the page says. */
+  async date(label: string | RegExp, day: string): Promise<void> {
+    const field = fieldOf(this.person, label);
+    await this.tabTo(field);
+    const [year, month, date] = day.split('-');
+    await this.type(`${month}${date}${year}`);
+    assert.equal(await field.inputValue(), day);
+  }
+
   async use(wanted: Locator): Promise<void> {
     await this.tabTo(wanted);
     await this.press('Enter');
@@ -62,12 +80,12 @@ class Typist implements Hands {
     await this.person.page.getByRole('combobox', { name: this.words.text('app', 'palette') }).waitFor();
     await this.type(page);
     await this.press('Enter');
-    await this.person.page.waitForURL(service.accountUrl + path);
+    await this.person.page.waitForURL((url) => url.pathname === path);
     await this.person.page.getByRole('heading', { level: 1 }).waitFor();
   }
 
   /** The field that a page or a dialog begins with has the focus by itself, the next ones are one Tab away, and Enter sends. */
-  async fill(fields: readonly Filled[], _send: string, begins: boolean): Promise<void> {
+  async fill(fields: readonly Filled[], _send: string | RegExp, begins: boolean): Promise<void> {
     for (const [at, [label, text]] of fields.entries()) {
       const field = fieldOf(this.person, label);
       await field.waitFor();
@@ -142,4 +160,11 @@ test('owner, first request, key, playground, receipt, invitation, codes, revocat
   await typist.press('/');
   await until(() => hasFocus(person.page.getByLabel(words.text('audit', 'who'), { exact: true })));
   await person.leave();
+});
+
+test('a server is added and priced, a customer comes, pays, is refused and refunded, the model ends: without a mouse', async (t) => {
+  const browser = await openChromium(t);
+  const look = looks.find(({ name }) => name === 'dark, 1280 px')!;
+  const handsOf = (somebody: Person, words: ConsoleWords): Hands => new Typist(somebody, words);
+  await business(t, { browser, service: shop, look, language: 'de', handsOf });
 });

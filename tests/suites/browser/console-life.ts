@@ -23,10 +23,14 @@ export interface Hands {
   readonly words: ConsoleWords;
   /** Opens a page by its name in the navigation. */
   goTo(page: string, path: string): Promise<void>;
+  /** Of a list of options, the value that is given. */
+  pick(label: string, value: string): Promise<void>;
+  /** A date, as `2026-12-31`. */
+  date(label: string | RegExp, day: string): Promise<void>;
   /** A button or a link. */
   use(wanted: Locator): Promise<void>;
   /** Fills the fields of a form in their order, and sends it with the button of this name. `begins`: the first has the focus by itself. */
-  fill(fields: readonly Filled[], send: string, begins: boolean): Promise<void>;
+  fill(fields: readonly Filled[], send: string | RegExp, begins: boolean): Promise<void>;
   /** Copies what a field has that was just shown. */
   copy(secret: Locator, button: string): Promise<void>;
   openTab(name: string): Promise<void>;
@@ -53,7 +57,7 @@ const member = { email: 'dora@example.org', name: 'Dora', password: 'another hor
 const locales: Readonly<Record<ConsoleLanguage, string>> = { en: 'en-US', de: 'de-DE', zh: 'zh-CN' };
 
 /** Who lives, and how. */
-interface Life {
+export interface Life {
   readonly browser: Browser;
   readonly service: TestService;
   readonly look: Look;
@@ -61,7 +65,7 @@ interface Life {
   readonly handsOf: (person: Person, words: ConsoleWords) => Hands;
 }
 
-async function born({ browser, service, look, language, handsOf }: Life): Promise<Hands> {
+export async function born({ browser, service, look, language, handsOf }: Life): Promise<Hands> {
   const person = await Person.at(browser, look, [service.accountUrl, service.url], locales[language]);
   return handsOf(person, new ConsoleWords(language));
 }
@@ -107,20 +111,20 @@ export async function live(life: Life): Promise<Hands> {
   return hands;
 }
 
-const button = ({ person: { page }, words }: Hands, area: string, key: string): Locator =>
+export const button = ({ person: { page }, words }: Hands, area: string, key: string): Locator =>
   page.getByRole('button', { name: words.text(area, key), exact: true });
 
-const inDialog = ({ person: { page }, words }: Hands, area: string, key: string): Locator =>
+export const inDialog = ({ person: { page }, words }: Hands, area: string, key: string): Locator =>
   page.getByRole('dialog').getByRole('button', { name: words.text(area, key), exact: true });
 
-const linkIn = ({ person: { page }, words }: Hands, area: string, key: string): Locator =>
+export const linkIn = ({ person: { page }, words }: Hands, area: string, key: string): Locator =>
   page
     .getByRole('main')
     .getByRole('link', { name: words.text(area, key), exact: true })
     .first();
 
 /** What is shown is no wider than the screen, and nothing in a dialog than the dialog. */
-async function fits({ person }: Hands): Promise<void> {
+export async function fits({ person }: Hands): Promise<void> {
   await person.look(false);
   const wide = await person.page.evaluate(
     '[...document.querySelectorAll("dialog[open]")].filter((one) => one.scrollWidth > one.clientWidth).map((one) => one.innerText)',
@@ -129,12 +133,12 @@ async function fits({ person }: Hands): Promise<void> {
 }
 
 /** A page, which fits its screen. */
-async function opens(hands: Hands, area: string, path: string): Promise<void> {
+export async function opens(hands: Hands, area: string, path: string): Promise<void> {
   await hands.goTo(hands.words.page(area, path), path);
   await fits(hands);
 }
 
-async function becomesOwner(hands: Hands, service: TestService): Promise<void> {
+export async function becomesOwner(hands: Hands, service: TestService): Promise<void> {
   const { words, person } = hands;
   await person.page.goto(`${service.accountUrl}/welcome#${await ownerToken(service)}`);
   const fields = [
@@ -157,7 +161,8 @@ async function asksFirst(hands: Hands, service: TestService): Promise<void> {
   await hands.person.reads(hands.words.pattern('start', 'arrived', { model: 'demo' }));
 }
 
-async function makesKey(hands: Hands, name: string): Promise<void> {
+/** Returns its secret. */
+export async function makesKey(hands: Hands, name: string): Promise<string> {
   const { words } = hands;
   const { page } = hands.person;
   await opens(hands, 'keys', '/keys');
@@ -166,9 +171,11 @@ async function makesKey(hands: Hands, name: string): Promise<void> {
   const secret = page.getByRole('textbox', { name: words.text('keys', 'secret'), exact: true });
   await secret.waitFor();
   await fits(hands);
+  const text = await secret.inputValue();
   await hands.copy(secret, words.text('keys', 'copyKey'));
   await hands.use(button(hands, 'keys', 'done'));
   await page.getByRole('link', { name }).waitFor();
+  return text;
 }
 
 async function revokesNewest(hands: Hands, service: TestService, name: string): Promise<void> {
@@ -192,12 +199,12 @@ async function playsAround(hands: Hands): Promise<void> {
   );
   const answer = page.getByRole('article', { name: words.pattern('playground', 'answerOf') });
   await answer.getByText('It is Paris.', { exact: true }).waitFor();
-  await answer.getByText(/0[.,]00\d+/).waitFor();
+  await answer.getByText(/^\$?0[.,]00\d+/).waitFor();
   await fits(hands);
 }
 
 /** The receipt of a payment is its invoice (decision 024). The page of the demonstration is no page of the console, and English. */
-async function paysAndGetsReceipt(hands: Hands, service: TestService, operator: Visitor): Promise<void> {
+export async function paysAndGetsReceipt(hands: Hands, service: TestService, operator: Visitor): Promise<void> {
   const { words } = hands;
   const { page } = hands.person;
   await opens(hands, 'billing', '/billing');

@@ -4,10 +4,11 @@ import { after, before, test } from 'node:test';
 import type { Locator } from 'playwright-core';
 
 import { looks, openChromium, type Person } from './browser.ts';
+import { business, businessService } from './console-business.ts';
 import { fieldOf, lifeService, live, liveShortly, type Filled, type Hands } from './console-life.ts';
 import type { ConsoleWords } from '../../support/console-texts.ts';
 
-const services = [lifeService(), lifeService()] as const;
+const services = [lifeService(), lifeService(), businessService()] as const;
 before(() => Promise.all(services.map((service) => service.start())));
 after(() => Promise.all(services.map((service) => service.dispose())));
 
@@ -31,11 +32,19 @@ class Clicker implements Hands {
     await page.getByRole('heading', { level: 1 }).waitFor();
   }
 
+  async pick(label: string, value: string): Promise<void> {
+    await fieldOf(this.person, label).selectOption(value);
+  }
+
+  async date(label: string | RegExp, day: string): Promise<void> {
+    await fieldOf(this.person, label).fill(day);
+  }
+
   async use(wanted: Locator): Promise<void> {
     await wanted.click();
   }
 
-  async fill(fields: readonly Filled[], send: string): Promise<void> {
+  async fill(fields: readonly Filled[], send: string | RegExp): Promise<void> {
     const { page } = this.person;
     for (const [label, text] of fields) {
       const field = fieldOf(this.person, label);
@@ -84,4 +93,10 @@ test('owner, first request, key, revocation: in English on a phone, by daylight'
   const browser = await openChromium(t);
   const look = looks.find(({ name }) => name === 'light, 360 px')!;
   await liveShortly({ browser, service: services[1], look, language: 'en', handsOf });
+});
+
+test('a server is added and priced, a customer comes, pays, is refused and refunded, the model ends: on a phone, by daylight', async (t) => {
+  const browser = await openChromium(t);
+  const look = looks.find(({ name }) => name === 'light, 360 px')!;
+  await business(t, { browser, service: services[2], look, language: 'en', handsOf });
 });

@@ -58,14 +58,17 @@ export function RefusedNote({ filter, span }: { readonly filter: RequestFilter; 
 export function RefusedList({ filter, span }: { readonly filter: RequestFilter; readonly span: Span }) {
   const t = useText<UsageTexts>('usage');
   const { model, key, error } = filter;
-  const list = useList('/v1/refusals', {
-    query: {
-      ...(model === undefined ? {} : { model }),
-      ...(key === undefined ? {} : { api_key_id: key }),
-      ...(error === undefined ? {} : { error_code: error }),
-    },
-  });
-  const refused = useRefused(filter, span);
+  const query = {
+    ...(model === undefined ? {} : { model }),
+    ...(key === undefined ? {} : { api_key_id: key }),
+    ...(error === undefined ? {} : { error_code: error }),
+  };
+  // A refusal is kept some seconds after it was answered.
+  const list = useList('/v1/refusals', { query }, { every: 5000 });
+  // They are counted once a minute, and listed before that.
+  const { start = 0, end = Infinity } = span;
+  const listed = list.rows.filter(({ created_at: at }) => at >= start && at < end).length;
+  const refused = Math.max(useRefused(filter, span), listed);
   const keyName = useKeyNames(list.rows.map(({ key_id: id }) => id));
   const columns: readonly Column<Refused>[] = [
     {
