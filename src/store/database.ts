@@ -11,19 +11,9 @@ type ValueOf<
 > = (typeof tables)[Name]['columns'][Key] extends { readonly type: { readonly value: infer Value } } ? Value : never;
 
 export type AccountStatus = ValueOf<'account', 'status'>;
-export type KeyStatus = ValueOf<'api_key', 'status'>;
 export type ChangeKind = ValueOf<'change', 'kind'>;
-export type FileState = ValueOf<'file', 'state'>;
-export type MailState = ValueOf<'mail', 'state'>;
 export type Ending = ValueOf<'usage', 'ending'>;
 export type TransferKind = ValueOf<'transfer', 'kind'>;
 export type AuditOutcome = ValueOf<'audit_log', 'outcome'>;
 /** The roles of a user in an account, from most to least privileged. */
 export type MemberRole = ValueOf<'member', 'role'>;
-export type TopupStatus = ValueOf<'topup', 'status'>;
-export type InvoiceKind = ValueOf<'invoice', 'kind'>;
-export type ReceiptKind = ValueOf<'receipt', 'kind'>;
-export type AlertKind = ValueOf<'alert', 'kind'>;
-export type AlertInterval = ValueOf<'alert', 'per'>;
-export type AlertSubject = ValueOf<'alert', 'subject_kind'>;
-export type DeliveryState = ValueOf<'webhook_delivery', 'state'>;

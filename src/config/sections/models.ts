@@ -463,4 +463,3 @@ function reportFallbacks(
 }
 
 export type ModelConfig = ValueOf<ReturnType<typeof models>>[number];
-export type PricingConfig = ModelConfig['pricing'];

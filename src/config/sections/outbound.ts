@@ -103,5 +103,4 @@ export const mail = group(
   },
 );
 
-export type ImagesConfig = ValueOf<typeof images>;
 export type SmtpConfig = ValueOf<typeof smtp>;

@@ -234,4 +234,3 @@ export type ServerConfig = ValueOf<typeof server>;
 /** `publicUrl` is its address for clients; `undefined`: see `publicUrl` in public-url.ts. */
 export type ListenConfig = ServerConfig['inference'];
 export type LimitsConfig = ValueOf<typeof limits>;
-export type SheddingConfig = LimitsConfig['shedding'];

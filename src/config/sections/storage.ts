@@ -210,5 +210,3 @@ const bucketOf = (name: string, prefix: string, service: ReturnType<typeof servi
   ...service,
   prefix: prefix === '' || prefix.endsWith('/') ? prefix : `${prefix}/`,
 });
-
-export type BucketConfig = ReturnType<typeof bucketOf>;

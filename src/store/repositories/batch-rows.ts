@@ -11,9 +11,6 @@ type Db = Kysely<Rows>;
 export type BatchRow = Omit<Row<'batch'>, 'owner'>;
 export type BatchStatus = BatchRow['status'];
 
-/** Statuses in which nothing happens to a batch any more. */
-export type EndedStatus = Extract<BatchStatus, 'failed' | 'completed' | 'expired' | 'cancelled'>;
-
 // Written out, because a partial index serves no parameter.
 const isOpen = sql<SqlBool>`has_lines = 1`;
 
