@@ -381,11 +381,11 @@ describe('the Helm chart, as it is rendered in golden/', () => {
   });
 
   test('scales by a metric that exists', () => {
-    const operations = readFileSync(inRepository('docs/operations.md'), 'utf8');
+    const metrics = readFileSync(inRepository('docs/metrics.md'), 'utf8');
     const [metric] = /tokenhouse_\w+/.exec(
       JSON.stringify(rendered.flatMap(({ manifests }) => manifests).find(({ kind }) => kind === 'ScaledObject')),
     )!;
-    assert.ok(operations.includes(`\`${metric}\``), metric);
+    assert.ok(metrics.includes(`\`${metric}\``), metric);
   });
 });
 

@@ -1,4 +1,4 @@
-/** The table of metrics in docs/operations.md is the code's. `WRITE=1` writes it. */
+/** The table of metrics in docs/metrics.md is the code's. `WRITE=1` writes it. */
 import assert from 'node:assert/strict';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { test } from 'node:test';
@@ -6,9 +6,9 @@ import { test } from 'node:test';
 import { ServiceMetrics } from '../../src/platform/metrics/service-metrics.ts';
 import { inRepository } from '../support/repository.ts';
 
-const file = inRepository('docs/operations.md');
+const file = inRepository('docs/metrics.md');
 
-test('docs/operations.md has every metric with its labels and meaning, and no other', () => {
+test('docs/metrics.md has every metric with its labels and meaning, and no other', () => {
   const none = () => 0;
   const { descriptions } = new ServiceMetrics({
     version: '',

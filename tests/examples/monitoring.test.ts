@@ -1,5 +1,5 @@
 /**
- * What `deploy/monitoring/` reads is what `/metrics` has. The table of docs/operations.md stands for the page: another test holds it
+ * What `deploy/monitoring/` reads is what `/metrics` has. The table of docs/metrics.md stands for the page: another test holds it
  * equal to the code.
  */
 import assert from 'node:assert/strict';
@@ -18,7 +18,7 @@ interface Metric {
 const read = (file: string): string => readFileSync(inRepository(file), 'utf8');
 
 const metrics = new Map(
-  [...read('docs/operations.md').matchAll(/^\| `([a-z_]+)` \| (counter|gauge|histogram) \| ([^|]*) \|/gm)].map(
+  [...read('docs/metrics.md').matchAll(/^\| `([a-z_]+)` \| (counter|gauge|histogram) \| ([^|]*) \|/gm)].map(
     ([, name, type, labels]): [string, Metric] => [
       name!,
       { type: type!, labels: [...labels!.matchAll(/`([a-z]+)`/g)].map(([, label]) => label!) },

@@ -1,4 +1,4 @@
-/** The budget of a conversation (operations.md, "Limits of accounts and keys"): who is stopped, and who never is. */
+/** The budget of a conversation (limits.md, "Limits of accounts and keys"): who is stopped, and who never is. */
 import fc from 'fast-check';
 import assert from 'node:assert/strict';
 import { test } from 'node:test';

@@ -1,4 +1,4 @@
-/** Backup and restore of a database on PostgreSQL, by the server's own programs (docs/operations.md, "Back up and restore"). */
+/** Backup and restore of a database on PostgreSQL, by the server's own programs (docs/postgresql.md). */
 import assert from 'node:assert/strict';
 import { spawn, spawnSync, type ChildProcess } from 'node:child_process';
 import { chmodSync, existsSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';

@@ -1,4 +1,4 @@
-/** A real pooler of one test, in session mode, as docs/operations.md asks for. */
+/** A real pooler of one test, in session mode, as docs/postgresql.md asks for. */
 import { spawn, type ChildProcess } from 'node:child_process';
 import { chownSync, cpSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { connect } from 'node:net';

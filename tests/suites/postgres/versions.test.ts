@@ -1,4 +1,4 @@
-/** Two versions side by side: what a later one does to the tables beside this one must not stop it (docs/operations.md, "On PostgreSQL"). */
+/** Two versions side by side: what a later one does to the tables beside this one must not stop it (docs/postgresql.md). */
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { grant, openRequest, usage, uuid } from '../../store/fixture.ts';

@@ -28,7 +28,7 @@ export interface FirstTokenOptions {
   readonly readingMsMax: number;
 }
 
-/** Returns both limits for a given first-token limit; see docs/engines.md. */
+/** Returns both limits for a given first-token limit; see docs/embedded.md. */
 export const firstTokenOptions = (timeoutMs = 120_000): FirstTokenOptions => ({
   timeoutMs,
   readingMsMax: 5 * timeoutMs,
