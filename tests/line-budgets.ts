@@ -5,9 +5,9 @@
  */
 export const lineBudgets: Readonly<Record<string, number>> = {
   src: 5,
-  'src/account-api': 11186,
+  'src/account-api': 11241,
   'src/accounts': 4572,
-  'src/app': 5290,
+  'src/app': 5319,
   'src/billing': 6870,
   'src/catalog': 705,
   'src/cli': 10650,

@@ -29,6 +29,8 @@ export interface AccountServices {
   readonly backends?: () => readonly BackendState[] | Promise<readonly BackendState[]>;
   /** Checks whether each server answers, accepts the key, has the model, and is what the configuration says. Never rejects. */
   readonly lookAtBackends?: () => Promise<readonly BackendLook[]>;
+  /** Sends a server what tests each promise of the card; undefined if there is no such server. Throws `http_409` while it tests another. */
+  readonly lookAtClaims?: (asked: AskedBackend, signal: AbortSignal) => Promise<readonly ClaimLook[] | undefined>;
   /** The state of the service. */
   readonly system?: () => Promise<SystemReading>;
   /** A model of the configuration as requests see it, including what its file adds. */
@@ -55,6 +57,21 @@ export interface AccountServices {
   readonly webhookSecret: (endpointId: string, version: number) => string;
   /** Throws `unsupported_value` for an address that may not be used. */
   readonly checkWebhookUrl: (url: string) => void;
+}
+
+/** A backend of the configuration, by its names there. */
+export interface AskedBackend {
+  readonly model: string;
+  readonly backend: string;
+}
+
+export interface ClaimLook {
+  readonly claim: string;
+  /** What the card says that the server does. */
+  readonly what: string;
+  readonly state: 'kept' | 'broken' | 'unknown';
+  /** What was found instead, or why nothing could be found. */
+  readonly found: string | null;
 }
 
 export interface AskedServer {

@@ -26,6 +26,7 @@ import { publicIdOf } from '../platform/ids/uuid.ts';
 import { followConfiguration } from './config-watcher.ts';
 import type { ConfigWatcher } from './config-watcher.ts';
 import { countSockets, listen } from './listening.ts';
+import { claimsTester } from './claims.ts';
 import { lookAtBackends } from './look.ts';
 import { Jobs } from '../platform/jobs/jobs.ts';
 import type { Job } from '../platform/jobs/jobs.ts';
@@ -280,7 +281,14 @@ function openAccountHost(
     reload: watcher.reload,
   });
   return createAccountHost(
-    { ...services, inferenceUrl, sources, configEditor, probeServer: serverProbe(environment) },
+    {
+      ...services,
+      inferenceUrl,
+      sources,
+      configEditor,
+      probeServer: serverProbe(environment),
+      lookAtClaims: claimsTester(watcher.config),
+    },
     {
       version,
       newRequestId: () => publicIdOf(operations.newId()),

@@ -1,5 +1,6 @@
 import { generatesText, promiseOf } from '../catalog/card-flags.ts';
-import type { LimitsConfig, ModelConfig, OpenAiBackendConfig } from '../config/config.ts';
+import type { AccountServices } from '../account-api/services.ts';
+import type { Config, LimitsConfig, ModelConfig, OpenAiBackendConfig } from '../config/config.ts';
 import { featureNames, type FeatureName } from '../generation/feature-names.ts';
 import { claimNames, claims, type ClaimName, type Finding } from '../inference/claims/claims.ts';
 import { UnboundFault } from '../inference/engines/engine.ts';
@@ -17,6 +18,26 @@ export interface ClaimReport {
   readonly found: string | null;
   /** The figure that the card should have, if the claim is a figure. */
   readonly measured?: number;
+}
+
+/** Tests one server after the other, for the operator. */
+export function claimsTester(config: () => Config): NonNullable<AccountServices['lookAtClaims']> {
+  let isBusy = false;
+  return async (asked, signal) => {
+    const { models, server } = config();
+    const model = models.find(({ id, adapterOf }) => id === asked.model && adapterOf === undefined);
+    const backend = model?.backends.find(({ name }) => name === asked.backend);
+    // A server that the service starts may be asleep, and what serves an adapter is asked as its base.
+    if (model === undefined || backend?.engine !== 'openai' || backend.managed !== undefined) return undefined;
+    if (isBusy) throw new ApiError('http_409', 'Another server is being tested. Try again when that has ended.');
+    isBusy = true;
+    try {
+      const reports = await lookAtClaims(model, backend, server.limits, signal);
+      return reports.map(({ claim, state, found }) => ({ claim, what: claims[claim].what, state, found }));
+    } finally {
+      isBusy = false;
+    }
+  };
 }
 
 const claimTimeoutMs = 120_000;

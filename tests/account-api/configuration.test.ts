@@ -280,6 +280,35 @@ test('a change gives no server a secret of the service, and changes nothing that
   assert.equal(await audited(), before);
 });
 
+test('a server is tested promise by promise, one at a time, and only one that is there', async () => {
+  const added = {
+    model: 'tested',
+    url: `http://127.0.0.1:${server.port}/v1`,
+    flavor: 'vllm',
+    model_there: 'Qwen/Qwen3-8B',
+    api_key: 'upstream-key',
+    context_length: 9_000,
+    draft: true,
+  };
+  await changed({ add_server: added });
+  const found = (await models()).find(({ id }) => id === 'tested') as { written_backends: { name: string }[] };
+  const body = { model: 'tested', backend: found.written_backends[0]!.name };
+  const ask = (of: object) => operator.ask('POST', '/v1/admin/backends/claims', of);
+  const answers = await Promise.all([ask(body), ask(body)]);
+  assert.deepEqual(answers.map(({ status }) => status).toSorted(), [200, 409]);
+  const { data } = answers.find(({ status }) => status === 200)!.body;
+  const stateOf = (claim: string) => data.find((one: { claim: string }) => one.claim === claim).state;
+  // It says "Hello there" to everything, and that this was three tokens.
+  assert.deepEqual(['usage', 'window', 'tools', 'json_schema'].map(stateOf), ['broken', 'broken', 'broken', 'broken']);
+  for (const other of [
+    { ...body, backend: 'nobody' },
+    { ...body, model: 'nobody' },
+    { model: 'first', backend: 'main' },
+  ])
+    assert.equal((await ask(other)).status, 404, JSON.stringify(other));
+  await changed({ remove_model: { model: 'tested' } });
+});
+
 test('what entries share by an alias is changed by hand, and an address is shown without its password', () => {
   const shared = `models:
   - id: a

@@ -201,6 +201,44 @@ export const systemRoutes: readonly AccountRoute[] = [
         })),
       ),
   }),
+  route({
+    method: 'post',
+    path: '/v1/admin/backends/claims',
+    operationId: 'testBackend',
+    tag: 'Server',
+    summary: 'Test whether a server does what the card says',
+    description:
+      'Sends it some twenty short requests, as `tokenhouse doctor --claims` does: a tool call, an answer by a schema, an image and the like. Takes as long as its answers do, up to minutes; nobody is charged. One server is tested at a time.',
+    access: 'operator',
+    body: Type.Object(
+      {
+        model: Type.String({ minLength: 1, maxLength: 128 }),
+        backend: Type.String({ minLength: 1, maxLength: 128, description: 'Its name in the configuration.' }),
+      },
+      { additionalProperties: false },
+    ),
+    answers: [
+      {
+        status: 200,
+        description: 'One entry for each promise that was tested.',
+        schema: wholeListSchema(
+          Type.Object({
+            object: Type.Literal('claim_check'),
+            claim: Type.String(),
+            what: Type.String({ description: 'What the card says that it does.' }),
+            state: Type.Enum(['kept', 'broken', 'unknown']),
+            found: nullable(Type.String({ description: 'What was found instead, or why nothing could be found.' })),
+          }),
+        ),
+      },
+    ],
+    errors: ['http_404', 'http_409'],
+    handle: async ({ services, body, signal }) => {
+      const claims = await services.lookAtClaims?.(body, signal);
+      if (claims === undefined) throw notThere();
+      return page(claims.map((claim) => ({ object: 'claim_check', ...claim })));
+    },
+  }),
 ];
 
 function configured(config: Config, { version, startedAt, configuration, disk }: SystemReading) {

@@ -100,7 +100,18 @@ async function addsServer(hands: Hands, url: string): Promise<void> {
   await fits(hands);
   await hands.use(inDialog(hands, area, 'apply'));
   await page.getByRole('dialog').waitFor({ state: 'detached' });
-  await page.getByRole('main').getByRole('link', { name: model }).waitFor();
+  // The server says "Hello there", whatever it is asked.
+  await hands.use(page.getByRole('main').getByRole('link', { name: model }));
+  const test = page.getByRole('button', { name: words.pattern(area, 'testOf'), exact: true });
+  await hands.use(test);
+  const broken = page
+    .getByRole('dialog')
+    .getByRole('listitem')
+    .filter({ hasText: words.text(area, 'broken') });
+  await broken.filter({ hasText: 'json_schema' }).waitFor();
+  await fits(hands);
+  await hands.closeDialog();
+  await page.getByRole('dialog').waitFor({ state: 'detached' });
 }
 
 /** Returns the link for its owner. */

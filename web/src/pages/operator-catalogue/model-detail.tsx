@@ -18,6 +18,7 @@ import type { Model } from './price-dialog.tsx';
 import { Prices } from './prices.tsx';
 import { Retirement } from './retirement.tsx';
 import { ServedAt } from './served-at.tsx';
+import { TestBackend } from './test-backend.tsx';
 import type { OperatorCatalogueTexts } from './messages/en.ts';
 import styles from './operator-catalogue.module.css';
 
@@ -50,12 +51,14 @@ interface ShownProps {
   readonly crumb: ReactNode;
 }
 
-type Open = 'own' | 'list' | 'edit' | 'retire' | 'remove' | { readonly backend: string };
+type Open =
+  'own' | 'list' | 'edit' | 'retire' | 'remove' | { readonly backend: string; readonly does: 'switch' | 'test' };
 
 function ShownModel({ of: model, models, crumb }: ShownProps) {
   const t = useText<OperatorCatalogueTexts>('operator-catalogue');
   const [open, setOpen] = useState<Open>();
   const backends = useGet('/v1/admin/backends', undefined, { every: 5000 });
+  const served = (backends.data?.data ?? []).filter((one) => one.model === model.id);
   const close = (): void => setOpen(undefined);
   // An adapter is written in the entry of its base.
   const isOwnEntry = model.adapter_of === null;
@@ -116,11 +119,18 @@ function ShownModel({ of: model, models, crumb }: ShownProps) {
             [
               t('servedAt'),
               <>
-                <ServedAt backends={(backends.data?.data ?? []).filter((one) => one.model === model.id)} />
+                <ServedAt backends={served} />
                 <Link to="/operator/system">{t('toSystem')}</Link>
               </>,
             ],
-            [t('backends'), <Switches model={model} onSwitch={(backend) => setOpen({ backend })} />],
+            [
+              t('backends'),
+              <Switches
+                model={model}
+                servers={served.flatMap(({ name, url }) => (url === null ? [] : [name]))}
+                onOpen={setOpen}
+              />,
+            ],
           ]}
         />
       </Panel>
@@ -130,8 +140,15 @@ function ShownModel({ of: model, models, crumb }: ShownProps) {
   );
 }
 
-/** Backends of the file, each with what switches it. */
-function Switches({ model, onSwitch }: { readonly model: Model; readonly onSwitch: (backend: string) => void }) {
+interface SwitchesProps {
+  readonly model: Model;
+  /** Names of the backends that are servers, and can be tested. */
+  readonly servers: readonly string[];
+  readonly onOpen: (open: Open) => void;
+}
+
+/** Backends of the file, each with what tests and what switches it. */
+function Switches({ model, servers, onOpen }: SwitchesProps) {
   const t = useText<OperatorCatalogueTexts>('operator-catalogue');
   return (
     <ul className={styles['switches']}>
@@ -139,7 +156,16 @@ function Switches({ model, onSwitch }: { readonly model: Model; readonly onSwitc
         <li key={name}>
           <code>{name}</code>
           {disabled && <Badge tone="plain">{t('disabledBackends')}</Badge>}
-          <Button small aria-label={t(disabled ? 'enableOf' : 'disableOf', { name })} onClick={() => onSwitch(name)}>
+          {model.adapter_of === null && servers.includes(name) && (
+            <Button small aria-label={t('testOf', { name })} onClick={() => onOpen({ backend: name, does: 'test' })}>
+              {t('test')}
+            </Button>
+          )}
+          <Button
+            small
+            aria-label={t(disabled ? 'enableOf' : 'disableOf', { name })}
+            onClick={() => onOpen({ backend: name, does: 'switch' })}
+          >
             {t(disabled ? 'enable' : 'disable')}
           </Button>
         </li>
@@ -156,7 +182,11 @@ interface DialogsProps {
 }
 
 function Dialogs({ open, model, models, onClose: close }: DialogsProps) {
-  if (typeof open === 'object') return <SwitchBackend model={model} backend={open.backend} onClose={close} />;
+  if (typeof open === 'object') {
+    const { backend, does } = open;
+    if (does === 'test') return <TestBackend model={model.id} backend={backend} onClose={close} />;
+    return <SwitchBackend model={model} backend={backend} onClose={close} />;
+  }
   return (
     <>
       {open === 'edit' && <EditModel model={model} onClose={close} />}

@@ -138,6 +138,15 @@ const de: Translated<OperatorCatalogueTexts> = {
   tools: 'Werkzeuge',
   trying: 'Sendet eine kurze Anfrage und eine mit Werkzeug …',
   tryModel: 'Modell ausprobieren',
+  broken: 'nicht gehalten',
+  kept: 'gehalten',
+  nothingTested: 'Die Karte verspricht nichts, was sich prüfen lässt.',
+  test: 'Testen',
+  testAgain: 'Noch einmal testen',
+  testing: 'Wird getestet: das dauert so lange wie etwa zwanzig kurze Antworten …',
+  testOf: '{name} testen',
+  testText: 'Ob der Server tut, was die Karte des Modells sagt. Niemandem wird etwas berechnet.',
+  unknown: 'unbekannt',
 };
 
 export default de;

@@ -135,6 +135,15 @@ const en = {
   tools: 'tools',
   trying: 'Sending it a short request, and one with a tool …',
   tryModel: 'Try the model',
+  broken: 'not kept',
+  kept: 'kept',
+  nothingTested: 'Its card promises nothing that can be tested.',
+  test: 'Test',
+  testAgain: 'Test again',
+  testing: 'Testing: this takes as long as some twenty short answers …',
+  testOf: 'Test {name}',
+  testText: 'Whether the server does what the card of the model says. Nobody is charged.',
+  unknown: 'unknown',
 } as const satisfies Catalogue;
 
 export default en;

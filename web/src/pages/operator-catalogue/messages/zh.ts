@@ -134,6 +134,15 @@ const zh: Translated<OperatorCatalogueTexts> = {
   tools: '工具',
   trying: '正在发送一个简短请求和一个带工具的请求……',
   tryModel: '试用模型',
+  broken: '未兑现',
+  kept: '已兑现',
+  nothingTested: '模型卡没有可以测试的承诺。',
+  test: '测试',
+  testAgain: '再测试一次',
+  testing: '正在测试：所需时间约等于二十个简短回答……',
+  testOf: '测试 {name}',
+  testText: '检查服务器是否做到模型卡所说的。不向任何人收费。',
+  unknown: '未知',
 };
 
 export default zh;
