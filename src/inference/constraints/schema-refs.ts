@@ -85,7 +85,13 @@ class Inliner {
     if (Object.keys(others).every((keyword) => annotations.has(keyword))) {
       return isRecord(named) ? { ...named, ...others } : named;
     }
-    return { allOf: [named, others] };
+    // These two cover what the target leaves, so they stay outside.
+    const { unevaluatedProperties, unevaluatedItems, ...rest } = others;
+    return {
+      allOf: [named, rest],
+      ...(unevaluatedProperties === undefined ? {} : { unevaluatedProperties }),
+      ...(unevaluatedItems === undefined ? {} : { unevaluatedItems }),
+    };
   }
 
   #copied(schema: SchemaObject, position: Position): SchemaObject {

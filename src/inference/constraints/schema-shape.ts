@@ -58,20 +58,25 @@ export class SchemaReader {
   }
 
   /**
-   * `unevaluatedProperties` and `unevaluatedItems` cover what no other keyword covers. If anything is declared, nothing else is written
-   * anyway; if nothing is, they are equivalent to `additionalProperties` and `items`.
+   * `unevaluatedProperties` and `unevaluatedItems` cover what no keyword of this schema covers, `allOf`, `anyOf` and the others included. Each
+   * branch is one way to satisfy all of them, so its layers and its prefix tell what is covered.
    */
   #unevaluated(schema: SchemaObject, shape: Shape, place: string): Shape {
     const own = (keyword: string): Shape | undefined =>
       Object.hasOwn(schema, keyword) ? this.shape(schema[keyword], `${place}/${keyword}`) : undefined;
     const [members, items] = [own('unevaluatedProperties'), own('unevaluatedItems')];
     if (members === undefined && items === undefined) return shape;
-    return shape.map((branch) => {
-      if (branch.type === 'object' && members !== undefined && branch.layers.length === 0) {
-        return { ...branch, layers: [{ ...layerOf([]), additional: members }] };
+    return shape.flatMap((branch) => {
+      if (branch.type === 'object' && members !== undefined) {
+        const rest = { ...anyObject, layers: [uncovered(branch.layers, members)] };
+        return branch.layers.some(({ additional }) => additional !== undefined)
+          ? [branch]
+          : bothShapes([branch], [rest], this.#work);
       }
-      const isBare = branch.type === 'array' && branch.prefix.length === 0 && branch.rest === undefined;
-      return isBare && items !== undefined ? { ...branch, rest: items } : branch;
+      const isOpen = branch.type === 'array' && branch.rest === undefined;
+      return isOpen && items !== undefined
+        ? bothShapes([{ ...branch, rest: items }], [{ ...anyArray }], this.#work)
+        : [branch];
     });
   }
 
@@ -323,6 +328,15 @@ const layerOf = (properties: readonly (readonly [string, Shape])[]): Layer => ({
   properties: new Map(properties),
   patterns: [],
   additional: undefined,
+});
+
+/** The layer that allows all members that these layers cover, and gives the others this shape. */
+const uncovered = (layers: readonly Layer[], additional: Shape): Layer => ({
+  properties: new Map(
+    layers.flatMap(({ properties }) => [...properties.keys()].map((name) => [name, anything] as const)),
+  ),
+  patterns: layers.flatMap(({ patterns }) => patterns.map(({ names }) => ({ names, shape: anything }))),
+  additional,
 });
 
 const withoutObjects: Shape = anything.filter((branch) => branch.type !== 'object');

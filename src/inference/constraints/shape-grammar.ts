@@ -289,7 +289,7 @@ export class ShapeWriter {
 
   /** Returns the undeclared members, in groups of different names. */
   #otherMembers(branch: ObjectBranch, declared: readonly string[]): readonly OtherMembers[] {
-    const patterns = branch.layers.flatMap((layer) => layer.patterns);
+    const patterns = [...new Set(branch.layers.flatMap((layer) => layer.patterns.map(({ names }) => names)))];
     const { at } = this.#work;
     if (patterns.length > patternPropertiesMax) {
       throw new ApiError(
@@ -310,17 +310,17 @@ export class ShapeWriter {
     for (const names of branch.names) {
       free = combined(free, stringAutomaton(names, this.#work), 'and', this.#work);
     }
-    let groups: readonly { readonly names: Automaton; readonly matched: ReadonlySet<object> }[] = [
+    let groups: readonly { readonly names: Automaton; readonly matched: ReadonlySet<Automaton> }[] = [
       { names: free, matched: new Set() },
     ];
     for (const [index, pattern] of patterns.entries()) {
       const isLast = index === patterns.length - 1;
       groups = groups.flatMap(({ names, matched }) => {
-        const both = combined(names, pattern.names, 'and', this.#work);
+        const both = combined(names, pattern, 'and', this.#work);
         const found = [{ names: both, matched: new Set([...matched, pattern]) }];
         // Names that match no pattern do not matter if no other members are allowed.
         if (isLast && matched.size === 0 && !saysOfOthers) return found;
-        return [...found, { names: combined(names, pattern.names, 'without', this.#work), matched }];
+        return [...found, { names: combined(names, pattern, 'without', this.#work), matched }];
       });
     }
     return groups.flatMap(({ names, matched }) => {
@@ -331,9 +331,9 @@ export class ShapeWriter {
   }
 
   /** Returns the values of undeclared members that match these patterns. */
-  #additional(branch: ObjectBranch, matched: ReadonlySet<object>): Shape {
+  #additional(branch: ObjectBranch, matched: ReadonlySet<Automaton>): Shape {
     return branch.layers.reduce<Shape>((shape, layer) => {
-      const own = layer.patterns.filter((pattern) => matched.has(pattern));
+      const own = layer.patterns.filter(({ names }) => matched.has(names));
       if (own.length === 0) return bothShapes(shape, layer.additional ?? anything, this.#work);
       return own.reduce((sum, pattern) => bothShapes(sum, pattern.shape, this.#work), shape);
     }, anything);

@@ -95,6 +95,75 @@ const rows: readonly Row[] = [
     rejected: ['{"b":"x"}'],
   },
   {
+    name: 'unevaluatedProperties beside properties, patternProperties and allOf',
+    schema: {
+      allOf: [object({ a: integer })],
+      properties: { b: integer },
+      patternProperties: { '^x': {} },
+      unevaluatedProperties: { type: 'null' },
+    },
+    accepted: ['{"b":1,"a":1}', '{"xy":"s"}', '{"c":null}'],
+    rejected: ['{"a":null}', '{"b":null}', '{"c":1}'],
+  },
+  {
+    name: 'unevaluatedProperties in a part of allOf, where another part allows more',
+    schema: { allOf: [{ unevaluatedProperties: true }, { ...object({ a: integer }), unevaluatedProperties: false }] },
+    accepted: ['{}', '{"a":1}'],
+    rejected: ['{"b":1}'],
+  },
+  {
+    name: 'unevaluatedProperties in a part of allOf, where anyOf declares another member',
+    schema: { allOf: [{ ...object({ a: {} }), unevaluatedProperties: false }], anyOf: [object({ b: {} })] },
+    accepted: ['{}', '{"a":1}'],
+    rejected: ['{"b":1}', '{"a":1,"b":1}'],
+  },
+  {
+    name: 'unevaluatedProperties beside additionalProperties of another type',
+    schema: { allOf: [{ type: 'object', additionalProperties: integer }], unevaluatedProperties: false },
+    accepted: ['{"a":1}'],
+    rejected: ['{"a":null}'],
+  },
+  {
+    name: 'unevaluatedProperties beside $ref covers the members of its target',
+    schema: {
+      $ref: '#/$defs/t',
+      properties: { a: integer },
+      unevaluatedProperties: false,
+      $defs: { t: object({ b: integer }) },
+    },
+    accepted: ['{"b":1,"a":1}', '{"b":1}'],
+    rejected: ['{"c":1}'],
+  },
+  {
+    name: 'a required member that unevaluatedProperties forbids makes its part impossible',
+    schema: {
+      type: 'object',
+      anyOf: [{ required: ['a'], unevaluatedProperties: false }, { ...object({ b: integer }, ['b']) }],
+    },
+    accepted: ['{"b":1}'],
+    rejected: ['{"a":1}'],
+  },
+  {
+    name: 'unevaluatedItems after the longest prefix, also of allOf and of $ref',
+    schema: {
+      $ref: '#/$defs/t',
+      allOf: [{ prefixItems: [{ type: 'string' }], minItems: 1 }],
+      unevaluatedItems: { type: 'null' },
+      $defs: { t: { type: 'array', prefixItems: [{}, integer] } },
+    },
+    accepted: ['["a"]', '["a",1]', '["a",1,null]'],
+    rejected: ['[1]', '["a",null]', '["a",1,1]'],
+  },
+  {
+    name: 'unevaluatedItems of a member, whose items another schema of the object declares',
+    schema: {
+      ...object({ a: { prefixItems: [{ type: 'string' }], unevaluatedItems: false, minItems: 0 } }, ['a']),
+      anyOf: [object({ a: { type: 'array', prefixItems: [{}, { type: 'string' }] } })],
+    },
+    accepted: ['{"a":[]}', '{"a":["x"]}'],
+    rejected: ['{"a":["x","y"]}'],
+  },
+  {
     name: 'arrays',
     schema: { type: 'array', items: integer, minItems: 1, maxItems: 3 },
     accepted: ['[1]', '[1,2,3]', '[ 1, 2 ]'],
