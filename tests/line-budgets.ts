@@ -5,7 +5,7 @@
  */
 export const lineBudgets: Readonly<Record<string, number>> = {
   src: 5,
-  'src/account-api': 11241,
+  'src/account-api': 11244,
   'src/accounts': 4572,
   'src/app': 5319,
   'src/billing': 6870,

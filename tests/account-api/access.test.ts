@@ -67,3 +67,63 @@ test('what each role may do is said by a route, for pages and programs: as the r
     for (const { access, operationId } of accountRoutes)
       assert.equal(operations.includes(operationId), typeof access !== 'string' && access.includes(role), operationId);
 });
+
+interface Shape {
+  readonly type?: string;
+  readonly properties?: Readonly<Record<string, Shape>>;
+  readonly additionalProperties?: boolean | Shape;
+  readonly items?: Shape;
+  readonly anyOf?: readonly Shape[];
+  readonly allOf?: readonly Shape[];
+}
+
+/** The places in a schema where an object with named members takes others as well. */
+function openPlaces({ properties, additionalProperties, items, anyOf = [], allOf = [] }: Shape, at: string): string[] {
+  const isOpen = properties !== undefined && Object.keys(properties).length > 0 && additionalProperties !== false;
+  return [
+    ...(isOpen ? [at] : []),
+    ...Object.entries(properties ?? {}).flatMap(([name, inner]) => openPlaces(inner, `${at}.${name}`)),
+    ...(items === undefined ? [] : openPlaces(items, `${at}[]`)),
+    ...[...anyOf, ...allOf].flatMap((inner) => openPlaces(inner, at)),
+  ];
+}
+
+test('no body has a field that its route does not name: nothing can be assigned beside what a route is about', () => {
+  const found = accountRoutes.flatMap(({ body, ...route }) =>
+    body === undefined || body === 'raw' ? [] : openPlaces(body as Shape, nameOf(route)),
+  );
+  assert.deepEqual(found, []);
+});
+
+test('a changing route refuses fields that would give rights, money or another account', async (t) => {
+  const host = await openHost(t, accountRoutes);
+  await host.account('acct_a');
+  const key = await host.key('acct_a', 'owner');
+  const extra = [
+    'account',
+    'account_id',
+    'owner',
+    'role_',
+    'operator',
+    'credit_nanos',
+    '__proto__',
+    'constructor',
+    'id',
+  ];
+  let asked = 0;
+  for (const route of accountRoutes) {
+    const { body, method, path, access } = route;
+    if (body === undefined || body === 'raw' || typeof access === 'string' || !access.includes('owner')) continue;
+    const named = Object.keys((body as Shape).properties ?? {});
+    for (const name of extra.filter((each) => !named.includes(each))) {
+      const json = JSON.parse(`{${JSON.stringify(name)}:"x"}`) as unknown;
+      const answer = await host.ask(method.toUpperCase(), path.replaceAll(/\{\w+\}/g, 'x'), { key, json });
+      assert.ok(answer.status >= 400, `${nameOf(route)} ${name}`);
+      if (answer.status !== 400) continue;
+      const { error } = answer.json() as { error: { code: string } };
+      assert.equal(error.code, 'unsupported_parameter', `${nameOf(route)} ${name}`);
+      asked++;
+    }
+  }
+  assert.ok(asked >= 50, String(asked));
+});
