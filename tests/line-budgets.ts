@@ -5,13 +5,13 @@
  */
 export const lineBudgets: Readonly<Record<string, number>> = {
   src: 5,
-  'src/account-api': 11244,
+  'src/account-api': 11463,
   'src/accounts': 4572,
   'src/app': 5319,
   'src/billing': 6870,
   'src/catalog': 705,
-  'src/cli': 10650,
-  'src/config': 5689,
+  'src/cli': 10688,
+  'src/config': 5702,
   'src/generation': 653,
   'src/inference/batches': 1442,
   'src/inference/claims': 329,
@@ -31,7 +31,7 @@ export const lineBudgets: Readonly<Record<string, number>> = {
   'src/notifications': 591,
   'src/platform': 7486,
   'src/prove': 1231,
-  'src/store': 20927,
+  'src/store': 20932,
   'src/tax': 150,
 };
 

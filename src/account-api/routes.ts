@@ -9,6 +9,7 @@ import { exportRoutes } from './routes/export.ts';
 import { headRoutes } from './routes/heads.ts';
 import { invoiceRoutes } from './routes/invoices.ts';
 import { receiptRoutes } from './routes/receipts.ts';
+import { revenueRoutes } from './routes/revenue.ts';
 import { rolesRoute } from './routes/roles.ts';
 import { keyRoutes } from './routes/keys.ts';
 import { limitRoutes } from './routes/limits.ts';
@@ -38,6 +39,7 @@ export const accountRoutes: readonly AccountRoute[] = [
   ...headRoutes,
   ...invoiceRoutes,
   ...receiptRoutes,
+  ...revenueRoutes,
   ...keyRoutes,
   ...limitRoutes,
   ...mailRoutes,

@@ -206,6 +206,38 @@ export const usageCommands: readonly CommandRow[] = [
       return 0;
     },
   },
+  lists({
+    name: 'revenue',
+    about: 'sum what was charged across accounts, what it cost, and the margin, in a calendar month',
+    takes: [
+      option('--by <what>', 'group by; month: the twelve months up to it', undefined, 'model').choices([
+        'model',
+        'account',
+        'month',
+      ]),
+      option('--month <month>', 'a calendar month in UTC, for example 2027-06; this month by default', calendarMonth),
+    ],
+    api: ({ by, month }: RevenueOptions) => ({
+      path: '/v1/admin/revenue',
+      query: { by, month: month && new Date(month.from).toISOString().slice(0, 7) },
+      limit: undefined,
+    }),
+    read: async ({ repositories, config, now }, { by, month }: RevenueOptions) => {
+      const { monthOf, revenueOf } = await import('../../account-api/revenue.ts');
+      return await revenueOf(repositories, config.models, { ...(month ?? monthOf(now)), by });
+    },
+    columns: {
+      group: ({ group }) => group,
+      requests: ({ requests }) => requests,
+      prompt: ({ prompt_tokens: tokens }) => tokens,
+      cached: ({ cached_tokens: tokens }) => tokens,
+      output: ({ completion_tokens: tokens }) => tokens,
+      revenue: ({ revenue_microcents: amount }) => dollars(BigInt(amount)),
+      uncharged: ({ uncharged_microcents: amount }) => dollars(BigInt(amount)),
+      cost: ({ cost_microcents: amount }) => (amount === null ? undefined : dollars(BigInt(amount))),
+      margin: ({ margin_microcents: amount }) => (amount === null ? undefined : dollars(BigInt(amount))),
+    },
+  }),
   {
     name: 'costs',
     about: 'sum the usage and cost of requests',
@@ -256,6 +288,12 @@ export const usageCommands: readonly CommandRow[] = [
     },
   },
 ];
+
+/** What is left of what was charged, in the form of GET /v1/admin/revenue. */
+interface RevenueOptions {
+  readonly by: 'model' | 'account' | 'month';
+  readonly month?: { readonly from: number; readonly to: number };
+}
 
 const dayOf = ({ group }: UsageSum): string => new Date(Number(group)).toISOString().slice(0, 10);
 

@@ -32,7 +32,7 @@ import {
 import { adapters, backendsWith, pricingOf, reportUnservable, type AdapterConfig } from './adapters.ts';
 import { backends, type BackendConfig } from './backends.ts';
 import { dedicatedTo, modelIdPattern } from './model-names.ts';
-import { multiple, pricing } from './pricing.ts';
+import { costs, multiple, pricing } from './pricing.ts';
 import { reasoning } from './reasoning.ts';
 
 /** Without a default: an omitted flag is derived from what the backends support (`capabilities.ts`). */
@@ -235,6 +235,7 @@ const model = (scriptSchema: SchemaNode) =>
       context_length: required(integer(16, 1e8, 'tokens of prompt and answer together', { example: 8192 })),
       max_output_tokens: maxOutputTokens,
       pricing: required(pricing),
+      costs: optional(costs),
       tiers,
       sampling: choice(['honor', 'ignore', 'fixed'], "handling of the client's temperature, top_p and penalties", {
         default: 'honor',

@@ -2,7 +2,7 @@ import { nameOf } from '../check.ts';
 import { camel } from '../../platform/camel-case.ts';
 import { decimalText } from '../decimal.ts';
 import type { Path } from '../document.ts';
-import { group, number, type Reading } from '../setting.ts';
+import { group, number, required, type Reading } from '../setting.ts';
 import { microcents, type Unit } from './money.ts';
 
 const price = (unit: Unit, description: string, example: number) =>
@@ -55,6 +55,18 @@ export const pricing = group(
   },
   (values, at, reading) => pricesInUse((form) => values[camel(form)], at, reading),
 );
+
+const cost = (description: string, example: number) => price('dollars', description, example);
+
+/** What the operator pays; nobody else sees it. */
+export const costs = group('what tokens cost you where somebody else runs the servers: `revenue` shows the margin', {
+  input_dollars_per_million: required(cost('dollars per million prompt tokens', 0.03)),
+  output_dollars_per_million: required(cost('dollars per million generated tokens', 0.12)),
+  cache_read_dollars_per_million: cost(
+    'dollars per million cached prompt tokens; the input price when left out',
+    0.015,
+  ),
+});
 
 type PriceForm = (typeof priceForms)[keyof typeof priceForms][number];
 

@@ -10,7 +10,10 @@ import type { UsageFilter } from './usage-rows.ts';
 
 type Db = Kysely<Database>;
 
-/** Sums of usage. `group` is the model, the key, the account or the start of the UTC day, as requested; empty for a single total. */
+/**
+ * Sums of usage. `group` is the model, the key, the account, account and model with a space between them, or the start of the UTC day, as
+ * requested; empty for a single total.
+ */
 export interface UsageSum {
   readonly group: string;
   readonly requests: number;
@@ -31,7 +34,7 @@ export async function sumUsage(
   request: UsageFilter & {
     readonly from: number;
     readonly to: number;
-    readonly by?: 'model' | 'key' | 'account' | 'day';
+    readonly by?: Grouping;
   },
 ): Promise<readonly UsageSum[]> {
   const { by } = request;
@@ -83,7 +86,7 @@ async function inParts(
   ];
 }
 
-type Grouping = 'model' | 'key' | 'account' | 'day' | undefined;
+type Grouping = 'model' | 'key' | 'account' | 'account_and_model' | 'day' | undefined;
 
 type SumRow = Readonly<Record<'requests' | TokenColumn | 'cost' | 'uncharged', bigint>> & {
   readonly group: string | bigint;
@@ -155,6 +158,8 @@ function groupOf(by: Grouping, timeColumn: 'ended_at' | 'hour'): RawBuilder<stri
       return sql<string>`key_id`;
     case 'account':
       return sql<string>`account_id`;
+    case 'account_and_model':
+      return sql<string>`account_id || ' ' || model_id`;
     case 'day':
       return sql<bigint>`${sql.ref(timeColumn)} - ${sql.ref(timeColumn)} % ${sql.lit(24 * hourMs)}`;
     case undefined:

@@ -59,6 +59,7 @@ export async function business(t: Pick<TestContext, 'after'>, life: Life): Promi
   await refunds(boss, service, served);
   const [movement] = (await visitor.get('/v1/ledger')).data;
   assert.deepEqual([movement.type, movement.amount_microcents], ['refund', price]);
+  await looksAtRevenue(boss);
   await endsModel(boss);
   await until(async () => (await ask(service, key, model)).status === 404);
   await service.verify();
@@ -206,6 +207,25 @@ async function refunds(hands: Hands, service: TestService, id: string): Promise<
   await hands.use(button(hands, 'usage', 'refundRow'));
   await hands.fill([[words.text('usage', 'reason'), 'It was slow']], words.pattern('usage', 'refundAction'), false);
   await page.getByRole('dialog').waitFor({ state: 'detached' });
+  await fits(hands);
+}
+
+/** What the customer was charged is there; the refund is not subtracted. */
+async function looksAtRevenue(hands: Hands): Promise<void> {
+  const { words, person } = hands;
+  const revenue = 'operator-revenue';
+  await opens(hands, revenue, '/operator/revenue');
+  const row = person.page.getByRole('row').filter({ hasText: model });
+  await row
+    .getByTitle(/0[.,]0000421\b/)
+    .first()
+    .waitFor();
+  await hands.pick(words.text(revenue, 'by'), 'account');
+  await person.page
+    .getByRole('main')
+    .getByRole('link', { name: /^acct_/ })
+    .first()
+    .waitFor();
   await fits(hands);
 }
 

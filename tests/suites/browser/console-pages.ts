@@ -74,6 +74,8 @@ export const consolePages: readonly ConsolePage[] = [
   { path: '/operator/accounts/ACCOUNT?view=people', signedIn: true },
   { path: '/operator/accounts/ACCOUNT?view=suspensions', signedIn: true },
   { path: '/operator/accounts/acct_nothing', signedIn: true },
+  { path: '/operator/revenue', signedIn: true },
+  { path: '/operator/revenue?by=account&month=2020-01', signedIn: true },
   { path: '/operator/catalogue', signedIn: true },
   { path: '/operator/catalogue', signedIn: true, then: (person) => openDialog(person, 0) },
   { path: '/operator/catalogue?model=demo', signedIn: true, then: (person) => openDialog(person, 2) },

@@ -1,0 +1,125 @@
+/** What was charged across accounts, what it cost, and what is left: for the operator alone. */
+import { costMicrocents } from '../catalog/pricing.ts';
+import type { ModelConfig } from '../config/config.ts';
+import type { Repositories } from '../store/repositories/repositories.ts';
+import type { UsageSum } from '../store/repositories/usage-totals.ts';
+import { wholeOf } from './wire.ts';
+
+export const revenueGroups = ['model', 'account', 'month'] as const;
+export type RevenueGroup = (typeof revenueGroups)[number];
+
+/** Months of a report by month, that of `from` the last. */
+const monthsShown = 12;
+
+export interface Revenue {
+  /** Id of the model or the account, or the month: `2027-06`. */
+  readonly group: string;
+  readonly requests: number;
+  readonly prompt_tokens: number;
+  readonly cached_tokens: number;
+  readonly completion_tokens: number;
+  /** What was charged; refunds are not subtracted. */
+  readonly revenue_microcents: number;
+  /** List price of what was not charged: answers that failed or were refused in the middle. */
+  readonly uncharged_microcents: number;
+  /** At the `costs` that the models have now; null if one of its models has none. */
+  readonly cost_microcents: number | null;
+  readonly margin_microcents: number | null;
+}
+
+interface Span {
+  /** A calendar month in UTC: milliseconds since 1970, the end exclusive. */
+  readonly from: number;
+  readonly to: number;
+}
+
+/** The largest revenue first, months in their order. Rejects as `sumUsage`. */
+export async function revenueOf(
+  repositories: Repositories,
+  models: readonly ModelConfig[],
+  { from, to, by }: Span & { readonly by: RevenueGroup },
+): Promise<readonly Revenue[]> {
+  const costOf = costsOf(models);
+  if (by === 'month') {
+    const rows: Revenue[] = [];
+    for (let back = monthsShown - 1; back >= 0; back--) {
+      const [start, end] = [startOfMonth(from, -back), startOfMonth(from, 1 - back)];
+      const sums = await repositories.sumUsage({ from: start, to: end, by: 'model' });
+      const name = new Date(start).toISOString().slice(0, 7);
+      rows.push(
+        ...addedUp(
+          sums.map((sum) => ({ group: name, model: sum.group, sum })),
+          costOf,
+        ),
+      );
+    }
+    return rows;
+  }
+  const sums = await repositories.sumUsage({ from, to, by: by === 'model' ? 'model' : 'account_and_model' });
+  const parts = sums.map((sum) => {
+    const [account = '', model = ''] = by === 'model' ? ['', sum.group] : sum.group.split(/ (.*)/s);
+    return { group: by === 'model' ? model : account, model, sum };
+  });
+  return addedUp(parts, costOf).toSorted((a, b) => b.revenue_microcents - a.revenue_microcents);
+}
+
+const startOfMonth = (ms: number, later: number): number => {
+  const date = new Date(ms);
+  return Date.UTC(date.getUTCFullYear(), date.getUTCMonth() + later);
+};
+
+/** The calendar month in UTC of a time. */
+export const monthOf = (ms: number): Span => ({ from: startOfMonth(ms, 0), to: startOfMonth(ms, 1) });
+
+type CostOf = (model: string, sum: UsageSum) => bigint | undefined;
+
+function costsOf(models: readonly ModelConfig[]): CostOf {
+  const costs = new Map(
+    models.flatMap(({ id, costs: own }) => {
+      if (own === undefined) return [];
+      const input = own.inputDollarsPerMillion;
+      const cacheRead = own.cacheReadDollarsPerMillion ?? input;
+      return [[id, { input, output: own.outputDollarsPerMillion, cacheRead }] as const];
+    }),
+  );
+  return (model, sum) => {
+    const prices = costs.get(model);
+    return prices === undefined ? undefined : costMicrocents(sum, prices);
+  };
+}
+
+interface Part {
+  readonly group: string;
+  readonly model: string;
+  readonly sum: UsageSum;
+}
+
+function addedUp(parts: readonly Part[], costOf: CostOf): readonly Revenue[] {
+  const groups = new Map<string, Part[]>();
+  for (const part of parts) {
+    const found = groups.get(part.group);
+    if (found === undefined) groups.set(part.group, [part]);
+    else found.push(part);
+  }
+  return [...groups].map(([group, own]) => {
+    const count = (read: (sum: UsageSum) => number): number => own.reduce((all, { sum }) => all + read(sum), 0);
+    const amount = (read: (sum: UsageSum) => bigint): bigint => own.reduce((all, { sum }) => all + read(sum), 0n);
+    const revenue = amount(({ costMicrocents: charged }) => charged);
+    let cost: bigint | undefined = 0n;
+    for (const { model, sum } of own) {
+      const part = costOf(model, sum);
+      cost = cost === undefined || part === undefined ? undefined : cost + part;
+    }
+    return {
+      group,
+      requests: count(({ requests }) => requests),
+      prompt_tokens: count(({ promptTokens }) => promptTokens),
+      cached_tokens: count(({ cachedTokens }) => cachedTokens),
+      completion_tokens: count(({ completionTokens }) => completionTokens),
+      revenue_microcents: wholeOf(revenue),
+      uncharged_microcents: wholeOf(amount(({ unchargedMicrocents }) => unchargedMicrocents)),
+      cost_microcents: cost === undefined ? null : wholeOf(cost),
+      margin_microcents: cost === undefined ? null : wholeOf(revenue - cost),
+    };
+  });
+}
