@@ -1,0 +1,176 @@
+// `node scripts/mutants.mjs FILE… [--tests WORD]… [--count N] [--seed N] [--minutes N] [--out FILE]`: mutates the operators, conditions,
+// early returns and numbers of these sources one at a time, and runs the ordinary tests that come to them, nearest first.
+//
+//   --tests WORD   besides those that the sources' importers lead to, test files whose path contains the word
+//   --count N      that many mutants, drawn at random (default: all)
+//   --seed N       of the draw (default 1)
+//   --minutes N    stops after that time (default 60)
+//   --out FILE     the survivors, a line each
+//
+// What a thread or child of the program does is not mutated there, because tests start the program as it is built.
+import { spawn } from 'node:child_process';
+import fs from 'node:fs';
+import os from 'node:os';
+import path from 'node:path';
+import { pathToFileURL } from 'node:url';
+import { parseArgs } from 'node:util';
+import { buildFiles, buildProgram, dist, filesBelow } from './bundle.mjs';
+import { stackTraces } from './build-tests.mjs';
+import { aboutOf, fail, root, say } from './setup.mjs';
+import { testFiles } from './suites.mjs';
+import { withMutants } from './mutants-source.mjs';
+
+const nearest = 14;
+const slowMs = 12_000;
+const { values, positionals } = parseArgs({
+  options: {
+    tests: { type: 'string', multiple: true, default: [] },
+    count: { type: 'string', default: 'Infinity' },
+    seed: { type: 'string', default: '1' },
+    minutes: { type: 'string', default: '60' },
+    out: { type: 'string' },
+  },
+  allowPositionals: true,
+});
+if (positionals.length === 0) fail(aboutOf(import.meta.url));
+const endsAt = Date.now() + Number(values.minutes) * 60_000;
+
+const all = [];
+const codes = new Map(
+  positionals.map((file) => {
+    const { code, mutants } = withMutants(file, fs.readFileSync(path.join(root, file), 'utf8'), all.length);
+    all.push(...mutants);
+    return [path.join(root, file), code];
+  }),
+);
+const tests = chosenTests();
+await buildProgram();
+const folder = fs.mkdtempSync(path.join(dist, 'run-'));
+try {
+  fs.symlinkSync(dist, path.join(folder, 'program'), 'junction');
+  const mutated = {
+    name: 'mutants',
+    setup(build) {
+      build.onLoad({ filter: /[\\/]src[\\/].*\.ts$/ }, ({ path: file }) =>
+        codes.has(file) ? { contents: codes.get(file), loader: 'ts' } : undefined,
+      );
+    },
+  };
+  await buildFiles({ files: [...tests, stackTraces], folder, program: dist, plugins: [mutated] });
+  await judge(await baseline());
+} finally {
+  fs.rmSync(folder, { recursive: true, force: true });
+}
+
+/** The ordinary test files from which the sources can be reached, those with the fewest imports between first. */
+function chosenTests() {
+  const importers = new Map();
+  const sources = ['src', 'tests']
+    .flatMap((name) => filesBelow(path.join(root, name)))
+    .filter((file) => file.endsWith('.ts'));
+  for (const file of sources) {
+    for (const [, specifier] of fs
+      .readFileSync(file, 'utf8')
+      .matchAll(/^(?:import|export)(?! type)[^;]*?from '(\.[^']+)'/gm)) {
+      const target = path.join(path.dirname(file), specifier);
+      importers.set(target, [...(importers.get(target) ?? []), file]);
+    }
+  }
+  const { all: ordinary } = testFiles(root, 'ordinary', []);
+  const known = new Set(codes.keys());
+  for (const file of known) for (const importer of importers.get(file) ?? []) known.add(importer);
+  const reached = [...known].map((file) => path.relative(root, file)).filter((file) => ordinary.includes(file));
+  const named = ordinary.filter((file) => values.tests.some((word) => file.includes(word)));
+  return [...new Set([...named, ...reached.slice(0, nearest)])];
+}
+
+/** How long each test file takes as the sources are, and which mutants it comes to. Files that fail, or are slow, are left out. */
+async function baseline() {
+  const found = [];
+  for (const file of tests) {
+    const log = path.join(folder, 'reached');
+    fs.rmSync(log, { force: true });
+    const startedAt = Date.now();
+    const isRight = await passes(file, { TOKENHOUSE_MUTANTS_REACHED: log }, slowMs);
+    const ms = Date.now() - startedAt;
+    if (!isRight) say(`left out: ${file} fails or takes more than ${slowMs / 1000} s`);
+    else if (fs.existsSync(log))
+      found.push({ file, ms, reached: new Set(fs.readFileSync(log, 'utf8').split(' ').map(Number)) });
+  }
+  return found.toSorted((left, right) => left.ms - right.ms);
+}
+
+async function judge(files) {
+  const drawn = shuffled(all, Number(values.seed)).slice(0, Number(values.count));
+  const results = { killed: 0, survived: [], unreached: [], left: 0 };
+  const todo = [...drawn];
+  const one = async () => {
+    for (let mutant = todo.shift(); mutant !== undefined; mutant = todo.shift()) {
+      if (Date.now() > endsAt) {
+        results.left++;
+        continue;
+      }
+      const covering = files.filter(({ reached }) => reached.has(mutant.id));
+      let isKilled = false;
+      for (const { file, ms } of covering) {
+        if (await passes(file, { TOKENHOUSE_MUTANT: String(mutant.id) }, 3 * ms + 10_000)) continue;
+        isKilled = true;
+        break;
+      }
+      if (isKilled) results.killed++;
+      else (covering.length === 0 ? results.unreached : results.survived).push(mutant);
+    }
+  };
+  await Promise.all(Array.from({ length: Math.max(1, os.availableParallelism() - 1) }, one));
+  const judged = drawn.length - results.left;
+  const lines = [
+    ...results.survived.map((mutant) => `survived   ${textOf(mutant)}`),
+    ...results.unreached.map((mutant) => `unreached  ${textOf(mutant)}`),
+  ];
+  process.stdout.write(`${lines.toSorted().join('\n')}\n`);
+  if (values.out !== undefined) fs.writeFileSync(values.out, `${lines.join('\n')}\n`);
+  process.stdout.write(
+    `${all.length} mutants, ${judged} judged by ${files.length} test files: ${results.killed} killed, `,
+  );
+  process.stdout.write(`${results.survived.length} survived, ${results.unreached.length} no test comes to\n`);
+}
+
+function textOf({ file, line, what, code }) {
+  return `${file}:${line}  ${what}  |  ${code}`;
+}
+
+/** Runs a bundled test file by itself, for at most `ms`. */
+function passes(file, variables, ms) {
+  const built = path.join(folder, file.replace(/\.ts$/, '.js'));
+  const traces = pathToFileURL(path.join(folder, stackTraces.replace(/\.ts$/, '.js'))).href;
+  return new Promise((resolve) => {
+    const child = spawn(process.execPath, ['--import', traces, built], {
+      cwd: root,
+      stdio: 'ignore',
+      detached: true,
+      env: { ...process.env, NODE_EXTRA_CA_CERTS: undefined, ...variables },
+    });
+    const end = () => {
+      try {
+        process.kill(-child.pid, 'SIGKILL');
+      } catch {
+        // It has just ended.
+      }
+    };
+    const limit = setTimeout(end, ms);
+    child.on('close', (code) => {
+      clearTimeout(limit);
+      end();
+      resolve(code === 0);
+    });
+  });
+}
+
+function shuffled(items, seed) {
+  let state = seed;
+  const random = () => (state = (Math.imul(state, 1_103_515_245) + 12_345) & 0x7fffffff) / 0x80000000;
+  return items
+    .map((item) => [random(), item])
+    .toSorted(([left], [right]) => left - right)
+    .map(([, item]) => item);
+}
