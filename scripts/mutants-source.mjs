@@ -42,7 +42,7 @@ const runtime = `const __mutants = (globalThis.__mutants ??= (() => {
 
 /**
  * Returns the code and its mutants. `first` is the number of the first one. Operands with `await` or `yield` cannot be put into a function,
- * so \`&&\` and \`||\` of those stay.
+ * so `&&` and `||` of those stay.
  */
 export function withMutants(name, text, first) {
   const file = ts.createSourceFile(name, text, ts.ScriptTarget.Latest, true);
@@ -144,7 +144,7 @@ const isOperation = (node) =>
 
 const isText = (node) => ts.isStringLiteralLike(node) || ts.isTemplateExpression(node);
 
-/** A number that names a member, as in \`{ 1: … }\`, or is a part of an \`enum\`. */
+/** A number that names a member, as in `{ 1: … }`, or is a part of an `enum`. */
 const isName = ({ parent, ...node }) =>
   (ts.isPropertyAssignment(parent) && parent.name.pos === node.pos) || ts.isEnumMember(parent);
 
