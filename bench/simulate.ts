@@ -17,6 +17,7 @@ const usage = `npm run bench simulate -- [options]
   --flapping             the first server comes and goes: five seconds there, two away
   --outages              kill a server in ten in the middle, for a minute
   --queues               the order of the queue instead: fair, first come first served, and by tiers with promotion
+  --batches              interactive requests without and with batches beside them: idle slots, tiers with promotion, first come first served
   --cost                 what choosing among 1,000 backends costs, in this process
 `;
 
@@ -41,10 +42,22 @@ await runCommand(async (args) => {
   if (values.queues) {
     const { compareQueues } = await import('./simulate/queues.ts');
     for (const servers of values.servers === undefined ? [16, 64] : [positive('--servers', values.servers)]) {
-      const load = positive('--load', values.load ?? '1.5');
-      const shape = { seconds: 600, conversationsPerSecond: (servers * load) / 6, applications: 4 * servers, seed: 1 };
-      const trace = generateTrace(shape);
+      const trace = queueTrace(values, servers, '1.5');
       process.stdout.write(`\n${servers} servers, ${trace.length} requests\n\n${compareQueues(trace, servers)}\n`);
+    }
+    return;
+  }
+  if (values.batches) {
+    const { compareBatches, inWaves } = await import('./simulate/batches.ts');
+    for (const servers of values.servers === undefined ? [16, 64] : [positive('--servers', values.servers)]) {
+      const trace = queueTrace(values, servers);
+      for (const [name, played] of [
+        ['', trace],
+        [', every fifth in waves', inWaves(trace)],
+      ] as const)
+        process.stdout.write(
+          `\n${servers} servers, ${trace.length} requests${name}\n\n${compareBatches(played, servers)}\n`,
+        );
     }
     return;
   }
@@ -71,12 +84,29 @@ function parsed(args: readonly string[]) {
         flapping: { type: 'boolean', default: false },
         outages: { type: 'boolean', default: false },
         queues: { type: 'boolean', default: false },
+        batches: { type: 'boolean', default: false },
         cost: { type: 'boolean', default: false },
       },
     });
   } catch (error) {
     throw new UsageError((error as Error).message, { cause: error });
   }
+}
+
+/** The trace of the file, or a chat service with bursts; `load` grows with the servers. */
+function queueTrace(
+  { trace, load: written }: ReturnType<typeof parsed>['values'],
+  servers: number,
+  usual = '1',
+): readonly TracedRequest[] {
+  const load = positive('--load', written ?? usual);
+  if (trace !== undefined) return faster(readTrace(trace), load);
+  return generateTrace({
+    seconds: 600,
+    conversationsPerSecond: (servers * load) / 6,
+    applications: 4 * servers,
+    seed: 1,
+  });
 }
 
 function settingsOf(values: ReturnType<typeof parsed>['values']): readonly Setting[] {

@@ -52,7 +52,7 @@ export function openBatches({ store, files, directory, keyLookUps, now, log, ...
         owner: () => store.ledger.replicaId,
         now,
         bounds: () => ({ ...config().batches, lineBytesMax: runtimeConfig().limits.bodyBytesMax - 1 }),
-        room: (modelId) => runtimeConfig().pools.get(modelId)?.idle.free ?? 0,
+        room: (modelId) => (lines.areShed ? 0 : (runtimeConfig().pools.get(modelId)?.idle.free ?? 0)),
         watch: (modelIds, wake) => watching.watch(modelIds, runtimeConfig(), wake),
         isShared: store.limits !== undefined,
         callerOf: async (keyId) => {
@@ -71,10 +71,10 @@ export function openBatches({ store, files, directory, keyLookUps, now, log, ...
 
 /** The slots of models that have lines to run. A reload of the configuration may replace them. */
 class Watching {
-  readonly #watched = new Map<IdleSlots, () => void>();
+  readonly #watched = new Map<Pick<IdleSlots, 'watch'>, () => void>();
 
   watch(modelIds: ReadonlySet<string>, { pools }: RuntimeConfig, wake: () => void): void {
-    const wanted = new Set([...modelIds].flatMap((id) => pools.get(id)?.idle ?? []));
+    const wanted = new Set<Pick<IdleSlots, 'watch'>>([...modelIds].flatMap((id) => pools.get(id)?.idle ?? []));
     for (const [idle, end] of this.#watched)
       if (!wanted.has(idle)) {
         end();

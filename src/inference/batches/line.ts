@@ -47,7 +47,7 @@ export type LineOutcome =
       readonly result: string;
     };
 
-/** Called once each while a line runs. */
+/** Called while a line runs. */
 export interface LineProgress {
   /** It can be stopped from now on. */
   begun(stop: () => void): void;
@@ -57,6 +57,8 @@ export interface LineProgress {
 
 /** What runs lines: an exchange without a socket for each. */
 export interface Lines {
+  /** The process is overloaded and refuses requests: no line is to begin. */
+  readonly areShed: boolean;
   /** Checks what can be checked without running it. Throws `ApiError` when the line is none; `param` is a place in it. */
   check(line: BatchLine): Promise<CheckedLine>;
   /**

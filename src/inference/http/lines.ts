@@ -77,6 +77,9 @@ export const noRetention = (): ApiError =>
 
 /** Runs lines of batches on the way that requests take, from the parsed body on. */
 export const linesOn = (host: Host): Lines => ({
+  get areShed() {
+    return host.services.admission.isShedding;
+  },
   check: (line) => check(host, line),
   run: (line, keep, progress) => run(host, line, keep, progress),
 });
@@ -115,7 +118,8 @@ async function run(
   const call = new LineCall(host, line);
   const { running, sentId } = call;
   call.clientId = requestIds(line.customId, sentId).clientId;
-  progress.begun(() => running.cancel('cancelled'));
+  const stop = (): void => running.cancel('cancelled');
+  progress.begun(stop);
   let failed: Exclude<LineOutcome, { readonly kind: 'answered' }> | undefined;
   try {
     if (!services.ready()) throw errorOfCancel('drain', undefined);
@@ -139,9 +143,11 @@ async function run(
       if (batch.at(-1)?.type !== 'usage') fold.read(batch);
       return true;
     };
-    const ran = runOrder(order, head, call, deliver, { signal: call.signal, settling });
-    progress.placed();
-    await ran;
+    await runOrder(order, head, call, deliver, {
+      signal: call.signal,
+      settling,
+      line: { placed: () => progress.placed(), release: stop },
+    });
   } catch (error) {
     const { cancelled } = running;
     const reported = toApiError(cancelled === undefined ? error : errorOfCancel(cancelled, call.order?.model.id));

@@ -42,7 +42,7 @@ export interface BackendPool {
   readonly fleet: Fleet<Backend>;
   readonly queue: WaitQueue<Placement<Backend>>;
   /** What batches may use of it. */
-  readonly idle: IdleSlots;
+  readonly idle: IdleSlots<Backend>;
   readonly promptLengths: PromptLengths;
   /** Salt for the hashes of prompts: secret, and the same in all processes that exchange reports about them. */
   readonly prefixSalt: number;
@@ -93,7 +93,7 @@ export function openBackendPool(
     mayHaveChanged: () => current.some(isFree) || !current.some(isReady),
     weightOf,
   });
-  const idle = new IdleSlots(() =>
+  const idle = new IdleSlots<Backend>(() =>
     slotCounts(current, queue.length - queue.lengthOf('batch'), queue.lengthOf('batch')),
   );
   const offer = (): void => {
@@ -124,7 +124,7 @@ export function openBackendPool(
         return queue.length - queue.lengthOf('batch');
       },
       get isRecent() {
-        return idle.reserve() > 0;
+        return idle.isRecent;
       },
       offer,
     },

@@ -29,6 +29,14 @@ export interface DispatchTrace {
   readonly spans: RequestTrace | undefined;
 }
 
+/** The slot of a line of a batch. */
+export interface LinePlace {
+  /** It has a slot, or waits for one. */
+  placed(): void;
+  /** A request waits that needs its slot: its run is to end, through the signal. */
+  release(): void;
+}
+
 /** An order in progress, and the consumer of its output. */
 export interface Dispatched {
   readonly order: Order;
@@ -41,6 +49,8 @@ export interface Dispatched {
   take(batch: GenerationBatch): boolean | Promise<boolean>;
   /** It waits for a slot from now on. */
   waiting(wait: Wait): void;
+  /** Absent where it is no line of a batch. */
+  readonly line: LinePlace | undefined;
 }
 
 /**
@@ -59,9 +69,11 @@ export async function dispatch(serving: Dispatched, signal: StopSignal): Promise
   const begunMs = order.model.hedge === undefined ? 0 : performance.now();
   for (;;) {
     const placing = pool.queue.acquire(() => place(order, routed, pool, tried, failure), signal, order);
-    const placement = placing instanceof Waiter ? await waited(placing, serving) : placing;
+    serving.line?.placed();
+    const placement = placing instanceof Waiter ? await waited(placing, serving, tried) : placing;
     if (typeof placement === 'string')
       throw pool.backends.some(isReady) ? allTaken(order, pool, tried) : noneAvailable(order, pool.backends);
+    const lineEnded = serving.line === undefined ? undefined : pool.idle.sold(placement.backend, serving.line.release);
     let isTaking = false;
     /** The current try: that at the second backend once it has won. */
     let current: Try | undefined;
@@ -118,6 +130,7 @@ export async function dispatch(serving: Dispatched, signal: StopSignal): Promise
         throw withModel(error, order);
       }
     } finally {
+      lineEnded?.();
       (current?.placement ?? placement).end(performance.now());
       if (placing instanceof Waiter) pool.queue.ended(order, tokensOf(serving.meter.usage));
       pool.offer();
@@ -125,9 +138,15 @@ export async function dispatch(serving: Dispatched, signal: StopSignal): Promise
   }
 }
 
-/** Waits for a slot. */
-async function waited(waiter: Waiter<Placement<Backend>>, serving: Dispatched): Promise<Placement<Backend> | Refusal> {
+/** Waits for a slot. A line gives its own to a request that has not paid for waiting. */
+async function waited(
+  waiter: Waiter<Placement<Backend>>,
+  serving: Dispatched,
+  tried: ReadonlySet<Backend>,
+): Promise<Placement<Backend> | Refusal> {
+  const { order, pool } = serving;
   const step = serving.trace.spans?.step('queue');
+  if (order.tier === 'priority' || order.tier === 'default') pool.idle.release(ableFor(order, tried));
   serving.waiting(waiter);
   const outcome = await waiter.outcome;
   if (typeof outcome !== 'string') step?.end();

@@ -10,37 +10,85 @@ export interface SlotCounts {
   readonly mayStart: boolean;
 }
 
-/** How long arrivals are remembered, in seconds. */
-const rememberedSeconds = 60;
+/** How long a line may take to give its slot back: a server looks for aborted requests between two steps. */
+const windowMs = 50;
+/** How many windows are remembered: four seconds. */
+const windows = 80;
+/** The share of the requests that may find no slot free at once. */
+const lateShare = 1 / 4;
+/** How long requests are said to come after one has come. */
+const recentMs = 60_000;
+
+/** A line of a batch that has a slot. */
+interface Sold<Place> {
+  readonly place: Place;
+  readonly stop: () => void;
+}
 
 /**
- * The slots of a model that nobody needs: what is sold to batches. A reserve stays free for requests that are about to come: as many as came
- * in the busiest second of the last minute. A wave that is no larger than those before finds its slots free, and while it lasts the lines
- * of batches that end give theirs up.
+ * The slots of a model that nobody needs: what is sold to batches. A request that would wait gets the slot of the line that began last, which
+ * runs again later. That takes a moment, so as many slots stay free as let three of four requests of the last seconds begin at
+ * once (docs/decisions/060-idle-slots.md). `Place`: what has slots.
  */
-export class IdleSlots {
+export class IdleSlots<Place = unknown> {
   /** Slots that only the tier `priority` may take. */
   reservedSlots = 0;
   readonly #counts: () => SlotCounts;
-  readonly #arrivals = new Uint32Array(rememberedSeconds);
-  #second = 0;
+  readonly #now: () => number;
+  readonly #arrivals = new Uint32Array(windows);
+  #window = 0;
+  #arrivedMs = -Infinity;
+  /** In the order in which they got their slots. */
+  readonly #sold = new Set<Sold<Place>>();
   readonly #watchers = new Set<() => void>();
   #timer: NodeJS.Timeout | undefined;
 
-  constructor(counts: () => SlotCounts) {
+  /** `now`: by `performance.now()`; another clock is for simulations. */
+  constructor(counts: () => SlotCounts, now = () => performance.now()) {
     this.#counts = counts;
+    this.#now = now;
   }
 
   /** A request that is of no batch has come. `nowMs` by `performance.now()`. */
   arrived(nowMs: number): void {
     this.#passTo(nowMs);
-    this.#arrivals[this.#second % rememberedSeconds]!++;
+    this.#arrivals[this.#window % windows]!++;
+    this.#arrivedMs = nowMs;
+  }
+
+  /** Requests that are of no batch have come in the last minute. */
+  get isRecent(): boolean {
+    return this.#now() - this.#arrivedMs < recentMs;
+  }
+
+  /** A line has got its slot; `stop` ends its run within a moment. Returns the function that says that it has ended. */
+  sold(place: Place, stop: () => void): () => void {
+    const sold = { place, stop };
+    this.#sold.add(sold);
+    return () => void this.#sold.delete(sold);
+  }
+
+  /**
+   * A request waits that could run at these places: of the lines there, the one that began last gives its slot back. It has produced the
+   * least. False: there is none.
+   */
+  release(isFor: (place: Place) => boolean): boolean {
+    const last = [...this.#sold].findLast(({ place }) => isFor(place));
+    if (last === undefined) return false;
+    this.#sold.delete(last);
+    last.stop();
+    return true;
   }
 
   /** Slots that are kept free of batches. */
-  reserve(nowMs = performance.now()): number {
+  reserve(nowMs = this.#now()): number {
     this.#passTo(nowMs);
-    return this.#arrivals.reduce((most, count) => Math.max(most, count), 0);
+    const arrived = this.#arrivals.reduce((sum, count) => sum + count, 0);
+    const late = (reserve: number): number =>
+      this.#arrivals.reduce((sum, count) => sum + Math.max(0, count - reserve), 0);
+    let reserve = 0;
+    while (late(reserve) > lateShare * arrived) reserve++;
+    return reserve;
   }
 
   /** Slots that no request has. */
@@ -79,9 +127,9 @@ export class IdleSlots {
   }
 
   #passTo(nowMs: number): void {
-    const second = Math.floor(nowMs / 1_000);
-    for (let passed = Math.min(second - this.#second, rememberedSeconds); passed > 0; passed--)
-      this.#arrivals[(second - passed + 1) % rememberedSeconds] = 0;
-    this.#second = Math.max(second, this.#second);
+    const window = Math.floor(nowMs / windowMs);
+    for (let passed = Math.min(window - this.#window, windows); passed > 0; passed--)
+      this.#arrivals[(window - passed + 1) % windows] = 0;
+    this.#window = Math.max(window, this.#window);
   }
 }

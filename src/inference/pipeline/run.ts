@@ -13,7 +13,7 @@ import { endingOfCancel, errorOfCancel } from './cancellation.ts';
 import type { CancelReason } from './cancellation.ts';
 import type { PromptCounts } from './count.ts';
 import { dispatch } from './dispatch.ts';
-import type { Dispatched, DispatchTrace } from './dispatch.ts';
+import type { Dispatched, DispatchTrace, LinePlace } from './dispatch.ts';
 import { Fallen, mayFallBack } from './fallbacks.ts';
 import { fetchImages, hasImageUrls } from './request-images.ts';
 import type { ByteBudget, WithImages } from './request-images.ts';
@@ -63,6 +63,8 @@ export interface Apart {
    * counts if the ledger has its charge, whatever this process says of it.
    */
   settling(closing: GenerationBatch): Promise<boolean>;
+  /** Absent where it is no line of a batch. */
+  readonly line?: LinePlace;
 }
 
 /**
@@ -98,7 +100,7 @@ export async function run(
       services.billing.holdAtOnce(order) ??
       (await services.billing.hold(order, () => exactPrompt(order, call, services))); // 402
     holding?.end();
-    let serving = new Serving(order, hold, deliver, call, services, undefined);
+    let serving = new Serving(order, hold, deliver, call, services, apart?.line, undefined);
     let settled: Receipt | undefined;
     let ending: Ending | undefined;
     let errorCode: string | null = null;
@@ -114,7 +116,7 @@ export async function run(
           const fallen = fallenWith(serving, error);
           const next = await nextOrder(fallen, hold, call, services, images);
           // Drops the attempts at the model that failed: a client that leaves from here on does not pay for them.
-          serving = new Serving(next ?? fallen.firstOrder, hold, deliver, call, services, fallen);
+          serving = new Serving(next ?? fallen.firstOrder, hold, deliver, call, services, apart?.line, fallen);
           call.falls(serving.order);
           if (next === undefined) throw fallen.firstError;
         }
@@ -194,6 +196,7 @@ class Serving implements Dispatched {
   readonly trace: DispatchTrace;
   /** Absent while the requested model serves it. */
   readonly fallen: Fallen | undefined;
+  readonly line: LinePlace | undefined;
   readonly #hold: Hold;
   readonly #deliver: TakeBatch;
   readonly #gaps: ReturnType<RunServices['metrics']['chunkGaps']>;
@@ -210,6 +213,7 @@ class Serving implements Dispatched {
     deliver: TakeBatch,
     call: RunningCall,
     { metrics }: RunServices,
+    line: LinePlace | undefined,
     fallen: Fallen | undefined,
   ) {
     const { lease, trace } = call;
@@ -219,6 +223,7 @@ class Serving implements Dispatched {
     this.check = answerCheckOf(order.request);
     this.trace = { attempts: [], hasContent: false, spans: trace };
     this.fallen = fallen;
+    this.line = line;
     this.#hold = hold;
     this.#deliver = deliver;
     this.#call = call;
