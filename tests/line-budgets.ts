@@ -5,10 +5,10 @@
  */
 export const lineBudgets: Readonly<Record<string, number>> = {
   src: 5,
-  'src/account-api': 11463,
+  'src/account-api': 11465,
   'src/accounts': 4572,
   'src/app': 5319,
-  'src/billing': 6870,
+  'src/billing': 6881,
   'src/catalog': 705,
   'src/cli': 10688,
   'src/config': 5702,
@@ -31,7 +31,7 @@ export const lineBudgets: Readonly<Record<string, number>> = {
   'src/notifications': 591,
   'src/platform': 7486,
   'src/prove': 1231,
-  'src/store': 20932,
+  'src/store': 20938,
   'src/tax': 150,
 };
 

@@ -72,6 +72,7 @@ const statement = Type.Object({
     Type.Object({
       model: Type.String(),
       plan: Type.Union([Type.String(), Type.Null()]),
+      service_tier: Type.Union([Type.String(), Type.Null()]),
       input_price: Type.Union([Type.String(), Type.Null()], { description: 'Microcents per million tokens.' }),
       output_price: Type.Union([Type.String(), Type.Null()]),
       cache_read_price: Type.Union([Type.String(), Type.Null()]),
@@ -272,6 +273,7 @@ export function wholeInvoice(invoice: Invoice, accountUrl: string) {
             lines: of.lines.map((line) => ({
               model: line.model,
               plan: line.plan,
+              service_tier: line.tier === undefined ? 'default' : line.tier,
               input_price: line.inputPrice,
               output_price: line.outputPrice,
               cache_read_price: line.cacheReadPrice,

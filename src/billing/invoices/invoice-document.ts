@@ -100,7 +100,7 @@ function statementTables(
   const usageRows = [
     ...usage.map((line): Row => [
       [
-        line.plan === null ? line.model : `${line.model} (plan ${line.plan})`,
+        usedIn(line),
         pricesOf(line),
         count(line.requests),
         count(line.promptTokens),
@@ -209,6 +209,12 @@ const taxLabel = ({ name, percent, treatment }: ReturnType<typeof readTax>): str
       ? name
       : `${name} ${percent} %`;
 const treatmentNames = { exempt: 'exempt', reverse_charge: 'reverse charge' } as const;
+
+/** The model, and how it was used where that has prices of its own. */
+function usedIn({ model, plan, tier }: StatementLine): string {
+  const usedBy = [plan === null ? undefined : `plan ${plan}`, tier ?? undefined].filter((use) => use !== undefined);
+  return usedBy.length === 0 ? model : `${model} (${usedBy.join(', ')})`;
+}
 
 function pricesOf({ inputPrice, outputPrice, cacheReadPrice }: StatementLine): string {
   if (inputPrice === null || outputPrice === null || cacheReadPrice === null) return '';

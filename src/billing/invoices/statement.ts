@@ -86,6 +86,8 @@ export interface StatementData {
 export interface StatementLine {
   readonly model: string;
   readonly plan: string | null;
+  /** The service tier that served; null: several. Omitted in documents from before there were any, and for `default`. */
+  readonly tier?: string | null;
   readonly inputPrice: string | null;
   readonly outputPrice: string | null;
   readonly cacheReadPrice: string | null;
@@ -232,11 +234,13 @@ function linesOf(span: LedgerSpan): readonly StatementLine[] {
     (a, b) =>
       (a.costMicrocents > b.costMicrocents ? -1 : a.costMicrocents < b.costMicrocents ? 1 : 0) ||
       (a.modelId < b.modelId ? -1 : a.modelId > b.modelId ? 1 : 0) ||
+      (a.tier < b.tier ? -1 : a.tier > b.tier ? 1 : 0) ||
       Number(a.inputPrice - b.inputPrice),
   );
   const lines = sorted.slice(0, linesMax).map((line): StatementLine => ({
     model: line.modelId,
     plan: line.plan,
+    ...(line.tier !== 'default' && { tier: line.tier }),
     inputPrice: String(line.inputPrice),
     outputPrice: String(line.outputPrice),
     cacheReadPrice: String(line.cacheReadPrice),
@@ -254,6 +258,7 @@ function linesOf(span: LedgerSpan): readonly StatementLine[] {
     {
       model: `${rest.length} further models and prices`,
       plan: null,
+      tier: null,
       inputPrice: null,
       outputPrice: null,
       cacheReadPrice: null,

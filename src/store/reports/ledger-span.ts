@@ -7,9 +7,11 @@ import type { Row, Rows } from '../schema/codec.ts';
 import { inMonthsOf } from './usage-months.ts';
 
 type Db = Kysely<Rows>;
+type Tier = NonNullable<Row<'usage'>['tier']>;
 
 /**
- * Requests of one model at the same prices, in microcents per million tokens. `plan` is the plan that covered them; null: paid from credit.
+ * Requests of one model in one service tier at the same prices, in microcents per million tokens. `plan` is the plan that covered them; null:
+ * paid from credit.
  */
 export type LedgerUsage = Pick<
   Row<'usage'>,
@@ -22,7 +24,7 @@ export type LedgerUsage = Pick<
   | 'cachedTokens'
   | 'completionTokens'
   | 'costMicrocents'
-> & { readonly requests: number };
+> & { readonly requests: number; readonly tier: Tier };
 
 /** Transfers of one kind and direction. */
 export interface LedgerMovement {
@@ -92,6 +94,8 @@ export async function readLedgerSpan(db: Db, span: Span): Promise<LedgerSpan> {
 
 async function usageByPrice(db: Db, { accountId, from, to }: Span): Promise<readonly LedgerUsage[]> {
   const price = ['modelId', 'plan', 'inputPrice', 'outputPrice', 'cacheReadPrice'] as const;
+  // Rows from before there were tiers have none.
+  const tier = sql<Tier>`coalesce(tier, 'default')`;
   return await db
     .selectFrom('usage')
     .where('accountId', '=', accountId)
@@ -102,6 +106,7 @@ async function usageByPrice(db: Db, { accountId, from, to }: Span): Promise<read
     .where((is) => is.or([is('costMicrocents', '>', 0n), is('plan', 'is not', null)]))
     .select(price)
     .select([
+      tier.as('tier'),
       sql<number>`count(*)`.as('requests'),
       sql<number>`sum(prompt_tokens)`.as('promptTokens'),
       sql<number>`sum(cached_tokens)`.as('cachedTokens'),
@@ -109,6 +114,7 @@ async function usageByPrice(db: Db, { accountId, from, to }: Span): Promise<read
       sql<bigint>`sum(cost)`.as('costMicrocents'),
     ])
     .groupBy(price)
+    .groupBy(tier)
     .execute();
 }
 

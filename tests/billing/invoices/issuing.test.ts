@@ -19,7 +19,7 @@ test('a month is closed an hour after its end, once, with what the ledger has of
   await account(paper, 'acct_a', october);
   await moved(paper, 'acct_a', 10_000_000_000n, october + 1);
   await spent(paper, 'acct_a', 1_234_500_001n, october + dayMs, { modelId: 'small' });
-  await spent(paper, 'acct_a', 499_999n, october + 2 * dayMs, { modelId: 'large', inputPrice: 7n });
+  await spent(paper, 'acct_a', 499_999n, october + 2 * dayMs, { modelId: 'large', inputPrice: 9n, tier: 'batch' });
   await spent(paper, 'acct_a', 1n, november - 1, { modelId: 'large', inputPrice: 9n });
   await spent(paper, 'acct_a', 5n, november, { modelId: 'large' });
 
@@ -37,11 +37,11 @@ test('a month is closed an hour after its end, once, with what the ledger has of
   assert.equal(invoice!.total, 1_235_000_001n);
   const { statement, totalCents, tax } = invoice!.data;
   assert.deepEqual(
-    statement!.lines.map(({ model, inputPrice, microcents }) => [model, inputPrice, microcents]),
+    statement!.lines.map(({ model, tier, inputPrice, microcents }) => [model, tier, inputPrice, microcents]),
     [
-      ['small', '1000000', '1234500001'],
-      ['large', '7', '499999'],
-      ['large', '9', '1'],
+      ['small', undefined, '1000000', '1234500001'],
+      ['large', 'batch', '9', '499999'],
+      ['large', undefined, '9', '1'],
     ],
   );
   assert.equal(statement!.openingMicrocents, '0');

@@ -21,6 +21,7 @@ const november = Date.UTC(2026, 10, 1);
 function invoiceOf(buyer: Partial<Buyer>, models: readonly string[] = ['small']): Invoice {
   const usage = models.map((modelId, index): LedgerUsage => ({
     modelId,
+    tier: 'default',
     plan: null,
     inputPrice: 15_000_000n,
     outputPrice: 60_000_000n,

@@ -455,6 +455,7 @@ test('property: whatever is paid, used and returned, each cent that was paid bef
 
 const line = {
   modelId: 'small',
+  tier: 'default' as const,
   plan: null,
   inputPrice: 1n,
   outputPrice: 1n,
