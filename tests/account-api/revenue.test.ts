@@ -5,7 +5,8 @@ import { after, before, test } from 'node:test';
 import { TestService, until } from '../support/service.ts';
 import { Visitor } from '../support/visitor.ts';
 
-const script = 'scripts: [ { prompt_tokens: 100, usage: { cached_tokens: 40 }, say: [ { text: [ "word " ] } ], repeat: 20 } ]';
+const script =
+  'scripts: [ { prompt_tokens: 100, usage: { cached_tokens: 40 }, say: [ { text: [ "word " ] } ], repeat: 20 } ]';
 const service = new TestService({
   config: `models:
   - id: ours
