@@ -58,7 +58,7 @@ test('the first request and the playground reach the models, and the code to cop
   await person.press('Copy the key');
   await person.press('Done');
   await page.keyboard.press('Control+k');
-  const field = page.getByRole('combobox', { name: 'Go to a page, a key, or an id' });
+  const field = page.getByRole('combobox', { name: 'Go to a page, a key, a model, or an id' });
   await field.waitFor();
   await page.keyboard.press('Control+v');
   await until(async () => (await field.inputValue()) === key);

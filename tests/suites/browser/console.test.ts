@@ -254,6 +254,31 @@ test('by keyboard: the palette, the rows, a menu and the way out', async () => {
   }
   await page.getByRole('dialog', { name: 'Create account' }).waitFor();
   await page.goto(`${service.accountUrl}/keys`);
+  // Rows of the database, by their names.
+  for (const [typed, found, path] of [
+    ['demo', 'Demo', '/models/demo'],
+    [owner.email, owner.name, '/team'],
+    [service.accountId.slice(5), service.accountId, `/operator/accounts/${service.accountId}`],
+  ] as const) {
+    await page.keyboard.press('Control+k');
+    await page.keyboard.type(typed);
+    const option = page.getByRole('option').filter({ hasText: found }).first();
+    await option.waitFor();
+    if (typed === 'demo') await person.look();
+    for (let steps = 0; steps < 12 && (await option.getAttribute('aria-selected')) !== 'true'; steps++)
+      await page.keyboard.press('ArrowDown');
+    await page.keyboard.press('Enter');
+    await page.waitForURL(service.accountUrl + path);
+    await page.getByRole('heading', { level: 1 }).waitFor();
+  }
+  // Whether the pages of the documentation are built or not.
+  person.forgives(/docs\/search|status of 404/);
+  await page.keyboard.press('Control+k');
+  await page.keyboard.type('batch price');
+  await page.getByRole('option', { name: /^Search the documentation/, selected: true }).waitFor();
+  await page.keyboard.press('Enter');
+  await page.waitForURL(/\/docs\/search\?q=batch%20price$/);
+  await page.goto(`${service.accountUrl}/keys`);
   await page.getByRole('button', { name: 'Your account' }).focus();
   await page.keyboard.press('Enter');
   await page.getByRole('menuitemcheckbox', { name: 'Deutsch' }).press('Enter');

@@ -2,12 +2,14 @@ import { useRouter } from '@tanstack/react-router';
 import { useId, useState } from 'react';
 import type { KeyboardEvent } from 'react';
 
+import { useMembers } from '../api/known.ts';
 import { useGet } from '../api/use-api.ts';
 import type { Session } from '../api/session.ts';
 import { Dialog } from '../components/dialog.tsx';
 import { controlClass } from '../components/form.tsx';
-import { KeyIcon, LogIcon } from '../components/icons.tsx';
+import { BuildingIcon, ExternalIcon, KeyIcon, LogIcon, ModelIcon, PersonIcon } from '../components/icons.tsx';
 import type { Icon } from '../components/icons.tsx';
+import { usePaused } from '../components/use-paused.ts';
 import { useLanguage, useText } from '../i18n/text.ts';
 import type { AppTexts } from './messages/en.ts';
 import { entriesFor } from './navigation.ts';
@@ -15,14 +17,21 @@ import styles from './shell.module.css';
 
 interface Destination {
   readonly to: string;
+  /** A page outside of the console. */
+  readonly isOutside?: true;
   readonly text: string;
   readonly note?: string;
   readonly icon: Icon;
 }
 
 const shownMax = 12;
+const accountsMax = 5;
+/** Characters from which accounts are searched for. */
+const searchedFrom = 2;
 
-/** Pages, what one does there, keys, and ids: one types or pastes, and Enter goes there. */
+/**
+ * Pages, what one does there, keys, models, people, for operators accounts, the documentation, and ids: one types or pastes, and Enter goes there.
+ */
 export function Palette({ session, onClose }: { readonly session: Session; readonly onClose: () => void }) {
   const t = useText<AppTexts>('app');
   const router = useRouter();
@@ -30,9 +39,10 @@ export function Palette({ session, onClose }: { readonly session: Session; reado
   const [at, setAt] = useState(0);
   const id = useId();
   const found = useDestinations(session, typed.trim());
-  const go = ({ to }: Destination): void => {
+  const go = ({ to, isOutside }: Destination): void => {
     onClose();
-    void router.navigate({ href: to });
+    if (isOutside === true) window.location.assign(to);
+    else void router.navigate({ href: to });
   };
   const onKeyDown = (event: KeyboardEvent): void => {
     const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
@@ -63,7 +73,6 @@ export function Palette({ session, onClose }: { readonly session: Session; reado
         }}
         onKeyDown={onKeyDown}
       />
-      {found.length === 0 && <p role="status">{t('noMatch')}</p>}
       <div id={id} role="listbox" aria-label={t('palette')} className={styles['results']}>
         {found.map((one, index) => (
           // The keyboard is at the field, which says which one is meant.
@@ -89,7 +98,16 @@ export function Palette({ session, onClose }: { readonly session: Session; reado
 function useDestinations(session: Session, typed: string): readonly Destination[] {
   const t = useText<AppTexts>('app');
   const language = useLanguage();
-  const keys = useGet('/v1/keys', { query: { limit: 100 } }, { enabled: session.account !== undefined });
+  const enabled = session.account !== undefined && typed !== '';
+  const keys = useGet('/v1/keys', { query: { limit: 100 } }, { enabled });
+  const models = useGet('/v1/models/cards', undefined, { enabled });
+  const members = useMembers(enabled);
+  const search = usePaused(typed);
+  const accounts = useGet(
+    '/v1/admin/accounts',
+    { query: { search, limit: accountsMax } },
+    { enabled: session.isOperator && search.length >= searchedFrom, keepPrevious: true },
+  );
   if (/^(req_|gen_)?[0-9a-f-]{8,}/i.test(typed) || typed.startsWith('req_'))
     return [
       {
@@ -98,6 +116,8 @@ function useDestinations(session: Session, typed: string): readonly Destination[
         icon: LogIcon,
       },
     ];
+  if (session.isOperator && /^acct_\w+$/.test(typed))
+    return [{ to: `/operator/accounts/${typed}`, text: typed, icon: BuildingIcon }];
   const wanted = typed.toLowerCase();
   const matches = (...texts: readonly string[]): boolean => texts.some((text) => text.toLowerCase().includes(wanted));
   const entries = entriesFor(session);
@@ -114,5 +134,30 @@ function useDestinations(session: Session, typed: string): readonly Destination[
   const ofKeys = (keys.data?.data ?? [])
     .filter(({ name, label, id }) => typed !== '' && matches(name, label, id))
     .map(({ id, name, label }) => ({ to: `/keys/${id}`, text: name, note: label, icon: KeyIcon }));
-  return [...pages, ...actions, ...ofKeys].slice(0, shownMax);
+  if (typed === '') return pages.slice(0, shownMax);
+  const ofModels = (models.data?.data ?? [])
+    .filter(({ model, card: { display_name: name } }) => matches(model, name))
+    .map(({ model, card: { display_name: name } }) => ({
+      to: `/models/${encodeURIComponent(model)}`,
+      text: name,
+      ...(name === model ? {} : { note: model }),
+      icon: ModelIcon,
+    }));
+  const ofPeople = members
+    .filter(({ name, email }) => matches(name, email))
+    .map(({ name, email }) => ({ to: '/team', text: name, note: email, icon: PersonIcon }));
+  const ofAccounts = (search.length >= searchedFrom ? (accounts.data?.data ?? []) : []).map(({ id, name }) => ({
+    to: `/operator/accounts/${id}`,
+    text: name === '' ? id : name,
+    note: id,
+    icon: BuildingIcon,
+  }));
+  const docs: Destination = {
+    to: `/docs/search?q=${encodeURIComponent(typed)}`,
+    isOutside: true,
+    text: t('searchDocs', { words: typed.slice(0, 40) }),
+    icon: ExternalIcon,
+  };
+  const found = [...pages, ...actions, ...ofKeys, ...ofModels, ...ofPeople, ...ofAccounts];
+  return [...found.slice(0, shownMax - 1), docs];
 }

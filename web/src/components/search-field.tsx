@@ -1,6 +1,7 @@
 import { useEffect, useRef, useState } from 'react';
 
 import { controlClass, Field } from './form.tsx';
+import { pauseMs } from './use-paused.ts';
 
 interface SearchFieldProps {
   readonly label: string;
@@ -9,9 +10,6 @@ interface SearchFieldProps {
   readonly value: string | undefined;
   readonly onChange: (value: string | undefined) => void;
 }
-
-/** Nobody waits for a letter that comes at once after another one. */
-const pauseMs = 250;
 
 /** Searches while one types, and at once with Enter. */
 export function SearchField({ label, hint, value, onChange }: SearchFieldProps) {

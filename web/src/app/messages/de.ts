@@ -58,7 +58,6 @@ const de: Translated<AppTexts> = {
   menu: 'Menü',
   navigation: 'Seiten',
   noAccount: 'Sie gehören noch zu keinem Konto. Bitten Sie jemanden, der eines hat, um eine Einladung.',
-  noMatch: 'Nichts gefunden.',
   notFound: 'Seite nicht gefunden',
   notFoundText:
     'Unter dieser Adresse gibt es nichts. Vielleicht wurde sie von Hand getippt, oder was sie zeigte, wurde entfernt.',
@@ -67,8 +66,8 @@ const de: Translated<AppTexts> = {
   onModel: '{what}, {model}',
   openRequest: 'Anfrage {id} öffnen',
   optional: '(freiwillig)',
-  palette: 'Zu einer Seite, einem Schlüssel oder einer Kennung',
-  paletteHint: 'Seite, Schlüssel oder Kennung wie req_…',
+  palette: 'Zu Seite, Schlüssel, Modell oder Kennung',
+  paletteHint: 'Seite, Schlüssel, Modell, Person oder Kennung wie req_…',
   password: 'Passwort',
   prove: 'Bestätigen Sie, dass Sie es sind',
   proveAction: 'Bestätigen',
@@ -101,6 +100,7 @@ const de: Translated<AppTexts> = {
   whatItMeans: 'Was das bedeutet',
   errorRate: 'Fehlerquote',
   errorRateNote: '{refused} abgelehnt, {failed} gescheitert in 7 Tagen',
+  searchDocs: 'In der Dokumentation nach „{words}“ suchen',
 };
 
 export default de;

@@ -58,7 +58,6 @@ const en = {
   menu: 'Menu',
   navigation: 'Pages',
   noAccount: 'You do not belong to an account yet. Ask somebody who has one for an invitation.',
-  noMatch: 'Nothing matches.',
   notFound: 'Page not found',
   notFoundText: 'There is nothing at this address. Perhaps it was typed by hand, or what it showed has been removed.',
   offline: 'The server does not answer. Check your connection.',
@@ -66,8 +65,8 @@ const en = {
   onModel: '{what}, {model}',
   openRequest: 'Open the request {id}',
   optional: '(optional)',
-  palette: 'Go to a page, a key, or an id',
-  paletteHint: 'Page, key, or an id such as req_…',
+  palette: 'Go to a page, a key, a model, or an id',
+  paletteHint: 'Page, key, model, person, or an id such as req_…',
   password: 'Password',
   prove: 'Confirm that it is you',
   proveAction: 'Confirm',
@@ -99,6 +98,7 @@ const en = {
   whatItMeans: 'What it means',
   errorRate: 'Error rate',
   errorRateNote: '{refused} refused, {failed} failed in 7 days',
+  searchDocs: 'Search the documentation for “{words}”',
 } as const satisfies Catalogue;
 
 export default en;

@@ -57,7 +57,6 @@ const zh: Translated<AppTexts> = {
   menu: '菜单',
   navigation: '页面',
   noAccount: '您还不属于任何账户。请向已有账户的人索取邀请。',
-  noMatch: '没有匹配项。',
   notFound: '找不到页面',
   notFoundText: '此地址没有内容。可能是手动输入有误，或者原有内容已被删除。',
   offline: '服务器没有响应。请检查网络连接。',
@@ -65,8 +64,8 @@ const zh: Translated<AppTexts> = {
   onModel: '{what}，{model}',
   openRequest: '打开请求 {id}',
   optional: '（可选）',
-  palette: '前往页面、密钥或编号',
-  paletteHint: '页面、密钥，或 req_… 这样的编号',
+  palette: '前往页面、密钥、模型或编号',
+  paletteHint: '页面、密钥、模型、成员，或 req_… 这样的编号',
   password: '密码',
   prove: '请确认是您本人',
   proveAction: '确认',
@@ -98,6 +97,7 @@ const zh: Translated<AppTexts> = {
   whatItMeans: '错误说明',
   errorRate: '错误率',
   errorRateNote: '7 天内 {refused} 个被拒绝，{failed} 个失败',
+  searchDocs: '在文档中搜索“{words}”',
 };
 
 export default zh;
