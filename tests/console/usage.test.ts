@@ -4,9 +4,9 @@ import { test } from 'node:test';
 
 import { pages } from '../../src/account-api/report-request.ts';
 import { seriesMax, topSeries } from '../../web/src/components/series.ts';
-import { bucketsMax, widthOf } from '../../web/src/pages/usage/filter.ts';
+import { bucketsMax, spanBefore, spanOf, widthOf } from '../../web/src/pages/usage/filter.ts';
 import { modelsOf } from '../../web/src/pages/usage/receipt.ts';
-import { groupsOf, sumsOf } from '../../web/src/pages/usage/sums.ts';
+import { firstUsed, groupsOf, sumsOf } from '../../web/src/pages/usage/sums.ts';
 import type { Report } from '../../web/src/pages/usage/sums.ts';
 
 type Result = Report['data'][number]['results'][number];
@@ -78,4 +78,34 @@ test('up to two days are shown by the hour', () => {
   assert.equal(widthOf({ start: 100, end: 101 + 2 * day }), '1d');
   assert.equal(widthOf({ start: 100, end: undefined }, 100 + day), '1h');
   assert.equal(widthOf({ start: undefined, end: 100 }), '1d');
+});
+
+test('a period is compared with the same part of the one before', () => {
+  const at = (text: string): number => Date.parse(text) / 1000;
+  const now = at('2026-11-29T15:30:00Z');
+  const before = (filter: Parameters<typeof spanOf>[0]) => {
+    const found = spanBefore(filter, spanOf(filter, now, 'UTC'), now, 'UTC');
+    return found && [found.start, found.end].map((one) => new Date(one! * 1000).toISOString().slice(0, 16));
+  };
+  assert.deepEqual(before({ since: 'today' }), ['2026-11-28T00:00', '2026-11-28T15:30']);
+  assert.deepEqual(before({ since: '7d' }), ['2026-11-16T00:00', '2026-11-22T15:30']);
+  assert.deepEqual(before({ since: 'month' }), ['2026-10-01T00:00', '2026-10-29T15:30']);
+  const [from, to] = [at('2026-11-10T00:00:00Z'), at('2026-11-12T00:00:00Z')];
+  assert.deepEqual(before({ from, to }), ['2026-11-08T00:00', '2026-11-10T00:00']);
+  assert.deepEqual(before({ from }), ['2026-10-21T08:30', '2026-11-10T00:00']);
+  for (const none of [{ to }, { from: 1 }]) assert.equal(before(none), undefined);
+  // A month that is longer than the one before it is compared with all of that one.
+  const last = at('2027-03-31T12:00:00Z');
+  const march = spanBefore({ since: 'month' }, spanOf({ since: 'month' }, last, 'UTC'), last, 'UTC');
+  assert.equal(march!.end, at('2027-03-01T00:00:00Z'));
+});
+
+test('a chart begins where the usage does, and has a few bars', () => {
+  const sums = (requests: number) => ({ requests, input: 0, cached: 0, output: 0, reasoning: 0, cost: 0 });
+  const group = (...requests: readonly number[]) => ({ id: null, sums: sums(1), buckets: requests.map(sums) });
+  const long = (at: number) => Array.from({ length: 30 }, (_, index) => (index >= at ? 1 : 0));
+  assert.equal(firstUsed([group(...long(12)), group(...long(10))]), 10);
+  assert.equal(firstUsed([group(...long(29))]), 23);
+  assert.equal(firstUsed([group(0, 0, 1)]), 0);
+  assert.equal(firstUsed([]), 0);
 });

@@ -49,6 +49,21 @@ export function spanOf({ since = usualPeriod, from, to }: RequestFilter, now: nu
   return { start, end: undefined };
 }
 
+/** As long as a span, and just before it: the same part of the day, the days or the month before. Undefined: a span has no beginning. */
+export function spanBefore(
+  { since = usualPeriod, from, to }: RequestFilter,
+  { start, end }: Span,
+  now: number,
+  zone: string,
+): Span | undefined {
+  if (start === undefined) return undefined;
+  const until = end ?? now;
+  const isOwn = from !== undefined || to !== undefined;
+  if (isOwn) return start * 2 < until ? undefined : { start: start * 2 - until, end: start };
+  const back = since === 'month' ? startOfMonth(start - 1, zone) : startOfDay(start, zone, daysEarlier[since] + 1);
+  return { start: back, end: Math.min(start, back + until - start) };
+}
+
 /** As reports are asked. */
 export function reportQuery(filter: RequestFilter, { start, end }: Span) {
   const { model, key, user, tag } = filter;

@@ -50,6 +50,16 @@ export interface Group {
   readonly buckets: readonly Sums[];
 }
 
+/** The first bucket with any usage, or an earlier one, so that there is more than a bar or two. */
+export function firstUsed(groups: readonly Group[]): number {
+  const count = groups[0]?.buckets.length ?? 0;
+  const first = Math.min(count, ...groups.map(({ buckets }) => buckets.findIndex(({ requests }) => requests > 0)));
+  return Math.max(0, Math.min(first, count - barsMin));
+}
+
+/** A chart has at least so many bars. */
+const barsMin = 7;
+
 /** The groups of a report, those with the largest figure first. */
 export function groupsOf({ data }: Report, by: Grouping, figure: Figure): readonly Group[] {
   const buckets = new Map<string | null, Sums[]>();

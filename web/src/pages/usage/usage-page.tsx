@@ -14,15 +14,16 @@ import { DataTable, wholeList } from '../../components/table.tsx';
 import type { Column } from '../../components/table.tsx';
 import { topSeries } from '../../components/series.ts';
 import { formatMoney } from '../../format/money.ts';
-import { formatNumber } from '../../format/number.ts';
+import { formatNumber, formatPercent } from '../../format/number.ts';
+import { useNow } from '../../components/use-now.ts';
 import { useText } from '../../i18n/text.ts';
 import { usageRoute } from './routes.ts';
 import { DetailsSince } from './details-since.tsx';
-import { bucketLabel, bucketsMax, isNarrow, reportQuery, widthOf } from './filter.ts';
+import { bucketLabel, bucketsMax, isNarrow, reportQuery, spanBefore, widthOf } from './filter.ts';
 import type { RequestFilter, Span, UsageFilter } from './filter.ts';
 import { Filters } from './filters.tsx';
 import { KeyName, Name, useNames } from './names.tsx';
-import { figures, groupingNames, groupings, groupsOf, sumsOf } from './sums.ts';
+import { firstUsed, figures, groupingNames, groupings, groupsOf, sumsOf } from './sums.ts';
 import type { Figure, Group, Grouping, Report } from './sums.ts';
 import { useSpan } from './use-span.ts';
 import type { UsageTexts } from './messages/en.ts';
@@ -112,6 +113,49 @@ function Behind({ search, children }: { readonly search: RequestFilter; readonly
   );
 }
 
+/** The sums of the period before, as far as it had lasted by now; undefined where there is nothing to compare with. */
+function useSumsBefore({ filter, span, zone }: Shown) {
+  // Not another question each second.
+  const now = Math.floor(useNow(comparedEveryMs) / comparedEveryMs) * (comparedEveryMs / 1000);
+  const before = spanBefore(filter, span, now, zone);
+  const width = before === undefined ? '1d' : widthOf(before);
+  const query = { ...reportQuery(filter, before ?? span), bucket_width: width, limit: bucketsMax[width] };
+  const report = useGet('/v1/usage', { query }, { enabled: before !== undefined, keepPrevious: true }).data;
+  const sums = report === undefined || report.has_more ? undefined : sumsOf(report);
+  return before === undefined || sums?.requests === 0 ? undefined : sums;
+}
+
+const comparedEveryMs = 300_000;
+
+/** The share of requests that were refused or have failed; undefined where the API has no such sums. */
+function useErrorShare({ filter, span }: Shown, requests: number | undefined): number | undefined {
+  const { tag, ...query } = reportQuery(filter, span);
+  const enabled = span.start !== undefined && tag === undefined;
+  const report = useGet(
+    '/v1/errors',
+    { query: { ...query, limit: bucketsMax['1d'] } },
+    { enabled, keepPrevious: true, every: 60_000 },
+  ).data;
+  if (!enabled || report === undefined || report.has_more || requests === undefined) return undefined;
+  const results = report.data.flatMap((bucket) => bucket.results);
+  const refused = results.reduce((sum, one) => sum + one.num_refused_requests, 0);
+  const failed = results.reduce((sum, one) => sum + one.num_failed_requests, 0);
+  return requests + refused === 0 ? undefined : (refused + failed) / (requests + refused);
+}
+
+/** `+12 %` beside what it was. */
+function Change({ from, to, was }: { readonly from: number; readonly to: number; readonly was: ReactNode }) {
+  const t = useText<UsageTexts>('usage');
+  if (from === 0) return null;
+  const share = (to - from) / from;
+  return (
+    <span>
+      {share > 0 ? '+' : ''}
+      {formatPercent(share)} · {t('before')} {was}
+    </span>
+  );
+}
+
 /** Of all that the filter means, whatever it is divided by. */
 function Totals({ of: shown }: { readonly of: Shown }) {
   const t = useText<UsageTexts>('usage');
@@ -122,10 +166,18 @@ function Totals({ of: shown }: { readonly of: Shown }) {
   const refunds = costs.data?.data
     .flatMap(({ results }) => results)
     .reduce((sum, { line_item: item, amount_microcents: amount }) => (item === 'refunds' ? sum + amount : sum), 0);
+  const before = useSumsBefore(shown);
+  const errors = useErrorShare(shown, report.data === undefined ? undefined : sumsOf(report.data).requests);
+  const lines = (...notes: readonly ReactNode[]) => {
+    const shownNotes = notes.filter((note) => note !== undefined);
+    return shownNotes.length === 0 ? {} : { note: shownNotes.map((note, at) => <div key={at}>{note}</div>) };
+  };
   return (
     <Loaded of={report} lines={2}>
       {(found) => {
         const { requests, input, cached, output, reasoning, cost } = sumsOf(found);
+        const change = (to: number, from: number | undefined) =>
+          from === undefined ? undefined : <Change from={from} to={to} was={<Count value={from} />} />;
         const behind = (content: ReactNode): ReactNode => <Behind search={shown.filter}>{content}</Behind>;
         return (
           <>
@@ -135,26 +187,40 @@ function Totals({ of: shown }: { readonly of: Shown }) {
                 {
                   name: t('charged'),
                   value: behind(<Money microcents={cost} />),
-                  ...(refunds === undefined || refunds === 0
-                    ? {}
-                    : {
-                        note: (
-                          <>
-                            {t('refunded')}: <Money microcents={refunds} />
-                          </>
-                        ),
-                      }),
+                  ...lines(
+                    refunds === undefined || refunds === 0 ? undefined : (
+                      <>
+                        {t('refunded')}: <Money microcents={refunds} />
+                      </>
+                    ),
+                    before && <Change from={before.cost} to={cost} was={<Money microcents={before.cost} />} />,
+                  ),
                 },
-                { name: t('requests'), value: behind(<Count value={requests} />) },
+                {
+                  name: t('requests'),
+                  value: behind(<Count value={requests} />),
+                  ...lines(
+                    errors === undefined || errors === 0
+                      ? undefined
+                      : t('errorShare', { share: formatPercent(errors) }),
+                    change(requests, before?.requests),
+                  ),
+                },
                 {
                   name: t('input'),
                   value: behind(<Count value={input} />),
-                  ...(cached === 0 ? {} : { note: t('ofThemCached', { n: cached }) }),
+                  ...lines(
+                    cached === 0 ? undefined : `${t('ofThemCached', { n: cached })} (${formatPercent(cached / input)})`,
+                    change(input, before?.input),
+                  ),
                 },
                 {
                   name: t('output'),
                   value: behind(<Count value={output} />),
-                  ...(reasoning === 0 ? {} : { note: t('ofThemReasoning', { n: reasoning }) }),
+                  ...lines(
+                    reasoning === 0 ? undefined : t('ofThemReasoning', { n: reasoning }),
+                    change(output, before?.output),
+                  ),
                 },
               ]}
             />
@@ -212,15 +278,17 @@ function Chart({ of: { filter, by, show, zone, span }, report, groups }: GroupsP
     groups.map(({ id }) => id),
   );
   const title = t('chart', { figure: t(figureTexts[show]), by: t(groupingTexts[by]) });
+  // A first day does not look empty: the chart begins where the usage does.
+  const first = firstUsed(groups);
   const open = (label: number): void => {
-    const bucket = report.data[label]!;
+    const bucket = report.data[first + label]!;
     // The last one goes on until now, where the period does.
-    const to = label === report.data.length - 1 ? span.end : bucket.end_time;
+    const to = first + label === report.data.length - 1 ? span.end : bucket.end_time;
     void navigate({ to: '/requests', search: { ...filter, since: undefined, from: bucket.start_time, to } as never });
   };
   const series = groups.map(({ id, buckets }) => ({
     name: id === null ? t('nobody') : (nameOf(id) ?? id),
-    values: buckets.map((sums) => sums[show]),
+    values: buckets.slice(first).map((sums) => sums[show]),
   }));
   const format = (value: number): string =>
     show === 'cost' ? formatMoney(Math.round(value)) : formatNumber(value, { maximumFractionDigits: 1 });
@@ -229,7 +297,7 @@ function Chart({ of: { filter, by, show, zone, span }, report, groups }: GroupsP
       <Suspense fallback={<Skeleton lines={6} />}>
         <BarChart
           title={title}
-          labels={report.data.map(({ start_time: at }) => bucketLabel(at, widthOf(span), zone))}
+          labels={report.data.slice(first).map(({ start_time: at }) => bucketLabel(at, widthOf(span), zone))}
           series={topSeries(series, t('others'))}
           format={format}
           onSelect={open}

@@ -155,6 +155,8 @@ const de: Translated<UsageTexts> = {
   reason: 'Grund',
   reasonHint: 'Das Konto sieht ihn neben der Bewegung.',
   staysCharged: 'Bleibt belastet',
+  before: 'vorher:',
+  errorShare: '{share} abgelehnt oder gescheitert',
 };
 
 export default de;

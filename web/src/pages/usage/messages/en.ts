@@ -151,6 +151,8 @@ const en = {
   reason: 'Reason',
   reasonHint: 'The account sees it beside the movement.',
   staysCharged: 'Stays charged',
+  before: 'before:',
+  errorShare: '{share} refused or failed',
 } as const satisfies Catalogue;
 
 export default en;

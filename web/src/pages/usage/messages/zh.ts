@@ -147,6 +147,8 @@ const zh: Translated<UsageTexts> = {
   reason: '原因',
   reasonHint: '账户会在变动旁看到它。',
   staysCharged: '仍然计费',
+  before: '此前：',
+  errorShare: '{share} 被拒绝或失败',
 };
 
 export default zh;
