@@ -70,6 +70,7 @@ function compareOne(statement: Invoice, data: StatementData, rows: readonly Usag
     [
       line.model,
       line.plan,
+      line.tier ?? 'default',
       line.inputPrice,
       line.outputPrice,
       line.cacheReadPrice,
@@ -95,7 +96,14 @@ function linesOf(rows: readonly UsageRow[]): readonly string[] {
   const lines = new Map<string, { counts: number[]; cost: bigint }>();
   for (const row of rows) {
     if (row.costMicrocents === 0n && row.plan === null) continue;
-    const name = [row.modelId, row.plan, row.inputPrice, row.outputPrice, row.cacheReadPrice].join(' ');
+    const name = [
+      row.modelId,
+      row.plan,
+      row.tier ?? 'default',
+      row.inputPrice,
+      row.outputPrice,
+      row.cacheReadPrice,
+    ].join(' ');
     const line = lines.get(name) ?? { counts: [0, 0, 0, 0], cost: 0n };
     lines.set(name, line);
     for (const [index, count] of [1, row.promptTokens, row.cachedTokens, row.completionTokens].entries())

@@ -35,7 +35,7 @@ export function pdfOf(pages: readonly string[], { bombBytes = 0, isEncrypted = f
   return assembled(objects, encryption);
 }
 
-/** 1,000 pages that draw a form, which draws itself: 60 kB that keep a processor busy for many seconds. `salt` makes it another file. */
+/** 1,000 pages that draw a form, which draws itself again and again: 60 kB that keep a processor busy for many seconds. `salt` makes it another file. */
 export function drawsItself(salt = ''): Buffer {
   const resources = '/Resources << /XObject << /X 3 0 R >> >>';
   const stream = (head: string, content: string): Buffer =>
@@ -44,7 +44,7 @@ export function drawsItself(salt = ''): Buffer {
   return assembled([
     Buffer.from('<< /Type /Catalog /Pages 2 0 R >>'),
     Buffer.from(`<< /Type /Pages /Count ${pages.length} /Kids [${pages.map((page) => `${page} 0 R`).join(' ')}] >>`),
-    stream(`/Type /XObject /Subtype /Form /BBox [0 0 1 1] ${resources}`, `/X Do /X Do${salt}`),
+    stream(`/Type /XObject /Subtype /Form /BBox [0 0 1 1] ${resources}`, `${'/X Do '.repeat(40)}${salt}`),
     stream('', '/X Do'),
     ...pages.map(() => Buffer.from(`<< /Type /Page /Parent 2 0 R ${resources} /Contents 4 0 R >>`)),
   ]);
