@@ -169,11 +169,15 @@ async function heldByEach(
   };
   // What is made for the first of many, such as connections that are kept, is not of a stream.
   await end(await streams(heldStreams));
-  const before = await heldBytes();
-  const answers = await streams(heldStreams);
-  const each = ((await heldBytes()) - before) / heldStreams - heldPrompt.length;
-  await end(answers);
-  return each;
+  let least = Infinity;
+  // On a busy machine kept connections are closed between two rounds, and new ones count for their streams.
+  for (let round = 0; round < 3; round++) {
+    const before = await heldBytes();
+    const answers = await streams(heldStreams);
+    least = Math.min(least, ((await heldBytes()) - before) / heldStreams - heldPrompt.length);
+    await end(answers);
+  }
+  return least;
 }
 
 /** Of all threads so far; 0 on systems that do not say. */

@@ -46,7 +46,7 @@ export class LlamaServer {
       '--no-repack',
       ...(options.arguments ?? []),
     ];
-    this.#child = spawn(binary(), args, { stdio: ['ignore', 'pipe', 'pipe'] });
+    this.#child = spawn(llamaServerBinary(), args, { stdio: ['ignore', 'pipe', 'pipe'] });
     for (const stream of [this.#child.stdout, this.#child.stderr])
       stream?.on('data', (bytes: Buffer) => (this.#output = (this.#output + bytes.toString()).slice(-65_536)));
   }
@@ -202,7 +202,7 @@ export const briefText = 'Hello from a real server.';
 let found: string | undefined;
 
 /** What `scripts/llama-server.mjs` finds, or builds when this is the first run on the machine. */
-function binary(): string {
+export function llamaServerBinary(): string {
   const script = inRepository('scripts/llama-server.mjs');
   found ??= execFileSync(process.execPath, [script], { encoding: 'utf8', stdio: ['ignore', 'pipe', 'inherit'] }).trim();
   return found;
