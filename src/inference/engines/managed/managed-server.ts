@@ -3,6 +3,7 @@ import { RestartBackoff } from '../../../platform/rpc/restart-backoff.ts';
 import type { Demand, Engine } from '../engine.ts';
 import type { LeaveReason, Occupant, RoomClaim } from '../shared-room.ts';
 import { answersOk, freePort } from './free-port.ts';
+import { isForeign } from './port-owner.ts';
 import { turnMsMin, type GpuRooms, type ServerNeeds } from './gpu-rooms.ts';
 import type { Owned } from './owned-processes.ts';
 import { ServerProcess, type ServerCommand } from './server-process.ts';
@@ -252,7 +253,10 @@ export class ManagedServer implements Occupant {
       owned.ended(process.pid);
       this.#ended(process, how);
     });
-    while (!(await answersOk(`http://127.0.0.1:${port}${healthPath}`, healthTimeoutMs))) {
+    const isThere = async (): Promise<boolean> =>
+      (await answersOk(`http://127.0.0.1:${port}${healthPath}`, healthTimeoutMs)) &&
+      !(await isForeign(port, process.pid));
+    while (!(await isThere())) {
       if (this.#state !== state || process.hasEnded) return;
       if (performance.now() - sinceMs > startTimeoutMs) return this.#isLate(process);
       await delay(startLookMs);
