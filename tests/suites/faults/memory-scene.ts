@@ -113,14 +113,18 @@ export class MemoryScene {
     };
   }
 
-  /** As clients do: again after a second where it is refused for the moment, or a busy machine let the ledger be silent. */
+  /**
+   * As clients do: again after a second where it is refused for the moment, where a busy machine let the ledger be silent, or where a kept
+   * connection was closed as the request was sent. That the process lives is looked at apart.
+   */
   async #askSmall(): Promise<string> {
     for (let tries = 1; ; tries++) {
       const status = await this.service
         .chat(small, { key: this.otherKey, signal: AbortSignal.timeout(60_000) })
         .then(async (answer) => (await answer.text(), String(answer.status)))
         .catch((error: unknown) => inspect(error, { breakLength: Infinity }));
-      if ((status !== '500' && status !== '429') || tries === 5) return status;
+      const isPassing = status === '500' || status === '429' || status.includes('UND_ERR_SOCKET');
+      if (!isPassing || tries === 5) return status;
       this.#askedAgain++;
       await new Promise((resolve) => setTimeout(resolve, 1_000));
     }
