@@ -83,7 +83,7 @@ test('on demand: started by the first request, which is told so by comments, and
   assert.equal(starts('demand'), 0);
   const { status, text } = await ask('demand', 'hello', { stream: true });
   assert.equal(status, 200, text);
-  assert.match(text, /^: waiting for \d+ s until the model is loaded, 0 were in front/);
+  assert.match(text, /^(: keep-alive\n\n)*: waiting for \d+ s until the model is loaded, 0 were in front/);
   assert.match(text, /asleep: false/);
   const [server, worker] = [pidOf('demand'), pidOf('demand', 'worker')];
   assert.ok(isAlive(server) && isAlive(worker));

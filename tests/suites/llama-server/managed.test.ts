@@ -194,7 +194,7 @@ test('a slow start is announced by comments, and stopped when idle; the next req
   beforeStart('idle', 'sleep 2');
   const { status, text } = await ask('idle', { stream: true });
   assert.equal(status, 200);
-  assert.match(text, /^: waiting for \d+ s until the model is loaded, 0 were in front/);
+  assert.match(text, /^(: keep-alive\n\n)*: waiting for \d+ s until the model is loaded, 0 were in front/);
   assert.match(text, /\[DONE\]/);
   const pid = pidOf('idle');
   await until(() => !isAlive(pid));
