@@ -227,6 +227,10 @@ test('who is not signed in is asked to, and comes back; a link to another host i
 test('by keyboard: the palette, the rows, a menu and the way out', async () => {
   const person = await personAt();
   const { page } = person;
+  const openPalette = async (): Promise<void> => {
+    await page.keyboard.press('Control+k');
+    await page.getByRole('dialog').getByRole('combobox').waitFor();
+  };
   await signIn(person);
   await page.getByRole('link', { name: hostileName }).waitFor();
   await page.keyboard.press('j');
@@ -235,7 +239,7 @@ test('by keyboard: the palette, the rows, a menu and the way out', async () => {
   await page.keyboard.press('Enter');
   await page.waitForURL(/\/keys\/key_/);
   await until(async () => (await page.evaluate('document.activeElement.tagName')) === 'H1');
-  await page.keyboard.press('Control+k');
+  await openPalette();
   await page.keyboard.type('keys');
   await page.keyboard.press('Enter');
   await page.waitForURL(`${service.accountUrl}/keys`);
@@ -245,7 +249,7 @@ test('by keyboard: the palette, the rows, a menu and the way out', async () => {
     ['price', 'Set a price', '/operator/catalogue'],
     ['create an acc', 'Create an account', '/operator/accounts?open=create'],
   ] as const) {
-    await page.keyboard.press('Control+k');
+    await openPalette();
     await page.keyboard.type(typed);
     await page.getByRole('option', { name: found, selected: true }).waitFor();
     if (typed === 'price') await person.look();
@@ -254,13 +258,14 @@ test('by keyboard: the palette, the rows, a menu and the way out', async () => {
   }
   await page.getByRole('dialog', { name: 'Create account' }).waitFor();
   await page.goto(`${service.accountUrl}/keys`);
+  await page.getByRole('heading', { level: 1 }).waitFor();
   // Rows of the database, by their names.
   for (const [typed, found, path] of [
     ['demo', 'Demo', '/models/demo'],
     [owner.email, owner.name, '/team'],
     [service.accountId.slice(5), service.accountId, `/operator/accounts/${service.accountId}`],
   ] as const) {
-    await page.keyboard.press('Control+k');
+    await openPalette();
     await page.keyboard.type(typed);
     const option = page.getByRole('option').filter({ hasText: found }).first();
     await option.waitFor();
@@ -273,7 +278,7 @@ test('by keyboard: the palette, the rows, a menu and the way out', async () => {
   }
   // Whether the pages of the documentation are built or not.
   person.forgives(/docs\/search|status of 404/);
-  await page.keyboard.press('Control+k');
+  await openPalette();
   await page.keyboard.type('batch price');
   await page.getByRole('option', { name: /^Search the documentation/, selected: true }).waitFor();
   await page.keyboard.press('Enter');

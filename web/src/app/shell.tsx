@@ -1,6 +1,6 @@
 import { Link, Outlet, useRouter, useRouterState } from '@tanstack/react-router';
 import { useQueryClient } from '@tanstack/react-query';
-import { useCallback, useEffect, useRef, useState } from 'react';
+import { lazy, Suspense, useCallback, useEffect, useRef, useState } from 'react';
 import type { ReactNode } from 'react';
 import { areas } from 'virtual:areas';
 
@@ -18,15 +18,18 @@ import { languages } from '../i18n/language.ts';
 import type { Language } from '../i18n/language.ts';
 import { changeLanguage, useLanguage, useText } from '../i18n/text.ts';
 import type { NavigationEntry } from './area.ts';
-import { HelpDialog } from './help.tsx';
 import { useShortcuts } from './keyboard.ts';
 import type { AppTexts } from './messages/en.ts';
 import { entriesFor, groups } from './navigation.ts';
-import { Palette } from './palette.tsx';
 import { StepUpDialog } from './step-up-dialog.tsx';
 import { applyTheme, chosenTheme } from './theme.ts';
 import type { Theme } from './theme.ts';
 import styles from './shell.module.css';
+
+// No part of the first load. The palette comes right after it: one types as soon as it is opened.
+const HelpDialog = lazy(async () => ({ default: (await import('./help.tsx')).HelpDialog }));
+const loadPalette = async () => ({ default: (await import('./palette.tsx')).Palette });
+const Palette = lazy(loadPalette);
 
 /** Whether an area has this page. */
 const hasPage = (to: string): boolean =>
@@ -49,6 +52,7 @@ export function Shell() {
   const openHelp = useCallback(() => setOpen('help'), []);
   const close = useCallback(() => setOpen(undefined), []);
   useShortcuts({ openPalette, openHelp });
+  useEffect(() => void loadPalette().catch(() => {}), []);
   return (
     <div className={styles['shell']}>
       <a className={styles['skip']} href="#content">
@@ -84,8 +88,10 @@ export function Shell() {
         {session.account === undefined && !session.isOperator && <Note tone="warn">{t('noAccount')}</Note>}
         <Outlet />
       </main>
-      {open === 'palette' && <Palette session={session} onClose={close} />}
-      {open === 'help' && <HelpDialog onClose={close} />}
+      <Suspense>
+        {open === 'palette' && <Palette session={session} onClose={close} />}
+        {open === 'help' && <HelpDialog onClose={close} />}
+      </Suspense>
       {open === 'drawer' && <Drawer session={session} onClose={close} />}
       <StepUpDialog session={session} />
     </div>
