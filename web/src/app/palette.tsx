@@ -106,9 +106,9 @@ function useDestinations(session: Session, typed: string): readonly Destination[
   const accounts = useGet(
     '/v1/admin/accounts',
     { query: { search, limit: accountsMax } },
-    { enabled: session.isOperator && search.length >= searchedFrom, keepPrevious: true },
+    { enabled: session.isOperator && search.length >= searchedFrom },
   );
-  if (/^(req_|gen_)?[0-9a-f-]{8,}/i.test(typed) || typed.startsWith('req_'))
+  if (/^(req_|gen_)?[0-9a-f-]{8,}$/i.test(typed) || typed.startsWith('req_'))
     return [
       {
         to: `/requests/${encodeURIComponent(typed)}`,
@@ -146,7 +146,8 @@ function useDestinations(session: Session, typed: string): readonly Destination[
   const ofPeople = members
     .filter(({ name, email }) => matches(name, email))
     .map(({ name, email }) => ({ to: '/team', text: name, note: email, icon: PersonIcon }));
-  const ofAccounts = (search.length >= searchedFrom ? (accounts.data?.data ?? []) : []).map(({ id, name }) => ({
+  // Never those of an earlier word: Enter would open another customer.
+  const ofAccounts = (search === typed ? (accounts.data?.data ?? []) : []).map(({ id, name }) => ({
     to: `/operator/accounts/${id}`,
     text: name === '' ? id : name,
     note: id,
