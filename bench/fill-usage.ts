@@ -3,13 +3,13 @@ import { sql, type Kysely } from 'kysely';
 import type { Database } from '../src/store/database.ts';
 import { hourMs, quarterMs, startOfDay } from '../src/platform/calendar/time-zone.ts';
 import { quarterColumns, quarters, sumColumns } from '../src/store/reports/usage-expressions.ts';
-import { startOfMonth } from '../src/store/reports/usage-months.ts';
+import { startOfUtcMonth } from '../src/platform/calendar/months.ts';
 import { say } from './command.ts';
 
 const dayMs = 24 * hourMs;
 export const filledDays = 90;
 /** Months that are to come, because PostgreSQL has one partition for all that are over when a database is made. */
-export const filledFrom = startOfMonth(Date.now(), 1);
+export const filledFrom = startOfUtcMonth(Date.now(), 1);
 /** The last hours are open, as they are whenever somebody looks. */
 const openMs = 40 * 60_000;
 /** Twenty minutes into an hour. */

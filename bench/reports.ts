@@ -15,7 +15,7 @@ import { reportUsage, spendOfKeys, spendSince, type ReportDimension } from '../s
 import { rowsOn } from '../src/store/schema/codec.ts';
 import { openConnection } from '../src/store/sqlite/connection.ts';
 import { kyselyOn } from '../src/store/sqlite/dialect.ts';
-import { startOfMonth } from '../src/store/reports/usage-months.ts';
+import { startOfUtcMonth } from '../src/platform/calendar/months.ts';
 import { bucketBounds, hourMs, startOfDay, type BucketWidth } from '../src/platform/calendar/time-zone.ts';
 import { say } from './command.ts';
 import {
@@ -63,7 +63,11 @@ const cases: readonly Case[] = [
   {
     name: 'what a statement reads of a month',
     run: (db, accountId) =>
-      readLedgerSpan(rowsOn(db), { accountId, from: startOfMonth(filledFrom, 1), to: startOfMonth(filledFrom, 2) }),
+      readLedgerSpan(rowsOn(db), {
+        accountId,
+        from: startOfUtcMonth(filledFrom, 1),
+        to: startOfUtcMonth(filledFrom, 2),
+      }),
   },
   {
     name: 'spend of a key since 30 days',

@@ -1,6 +1,7 @@
 /** What was charged across accounts, what it cost, and what is left: for the operator alone. */
 import { costMicrocents } from '../catalog/pricing.ts';
 import type { ModelConfig } from '../config/config.ts';
+import { startOfUtcMonth } from '../platform/calendar/months.ts';
 import type { Repositories } from '../store/repositories/repositories.ts';
 import type { UsageSum } from '../store/repositories/usage-totals.ts';
 import { wholeOf } from './wire.ts';
@@ -43,7 +44,7 @@ export async function revenueOf(
   if (by === 'month') {
     const rows: Revenue[] = [];
     for (let back = monthsShown - 1; back >= 0; back--) {
-      const [start, end] = [startOfMonth(from, -back), startOfMonth(from, 1 - back)];
+      const [start, end] = [startOfUtcMonth(from, -back), startOfUtcMonth(from, 1 - back)];
       const sums = await repositories.sumUsage({ from: start, to: end, by: 'model' });
       const name = new Date(start).toISOString().slice(0, 7);
       rows.push(
@@ -63,25 +64,13 @@ export async function revenueOf(
   return addedUp(parts, costOf).toSorted((a, b) => b.revenue_microcents - a.revenue_microcents);
 }
 
-const startOfMonth = (ms: number, later: number): number => {
-  const date = new Date(ms);
-  return Date.UTC(date.getUTCFullYear(), date.getUTCMonth() + later);
-};
-
 /** The calendar month in UTC of a time. */
-export const monthOf = (ms: number): Span => ({ from: startOfMonth(ms, 0), to: startOfMonth(ms, 1) });
+export const monthOf = (ms: number): Span => ({ from: startOfUtcMonth(ms), to: startOfUtcMonth(ms, 1) });
 
 type CostOf = (model: string, sum: UsageSum) => bigint | undefined;
 
 function costsOf(models: readonly ModelConfig[]): CostOf {
-  const costs = new Map(
-    models.flatMap(({ id, costs: own }) => {
-      if (own === undefined) return [];
-      const input = own.inputDollarsPerMillion;
-      const cacheRead = own.cacheReadDollarsPerMillion ?? input;
-      return [[id, { input, output: own.outputDollarsPerMillion, cacheRead }] as const];
-    }),
-  );
+  const costs = new Map(models.map((model) => [model.id, model.costs]));
   return (model, sum) => {
     const prices = costs.get(model);
     return prices === undefined ? undefined : costMicrocents(sum, prices);

@@ -108,7 +108,8 @@ const usageTotals = [
 const usageColumns = [...bucketColumns, ...groupColumns, ...usageTotals];
 const costColumns = [...bucketColumns, ...groupColumns, 'line_item', 'amount_microcents', 'amount_usd'];
 
-function file(
+/** An export as a file to save. */
+export function file(
   name: string,
   format: ExportFormat,
   columns: readonly string[],

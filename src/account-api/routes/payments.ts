@@ -2,7 +2,7 @@ import Type from 'typebox';
 
 import { ApiError } from '../../platform/errors.ts';
 import { centsText } from '../../platform/dollars.ts';
-import { startOfMonth } from '../../billing/payments/auto-topup.ts';
+import { startOfUtcMonth } from '../../platform/calendar/months.ts';
 import type { Payments, TopupInput } from '../../billing/payments/payments.ts';
 import { PaymentError } from '../../billing/payments/provider.ts';
 import type { AutoTopup } from '../../store/repositories/auto-topups.ts';
@@ -441,7 +441,7 @@ async function shownAutoTopup({ account, services }: Pick<Call, 'account' | 'ser
   const provider = services.payments?.provider.name;
   const [auto, charged, credit, method] = await Promise.all([
     repositories.getAutoTopup({ accountId: account.id }),
-    repositories.chargedSince({ accountId: account.id, from: startOfMonth(now()) }),
+    repositories.chargedSince({ accountId: account.id, from: startOfUtcMonth(now()) }),
     repositories.creditSummary({ accountId: account.id, now: now() }),
     provider === undefined ? undefined : repositories.getPaymentMethod({ accountId: account.id, provider }),
   ]);

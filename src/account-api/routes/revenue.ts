@@ -1,10 +1,10 @@
 import Type from 'typebox';
 
-import { printExport } from '../export.ts';
 import { monthOf, revenueGroups, revenueOf, type Revenue } from '../revenue.ts';
-import { Reply, route } from '../route.ts';
+import { route } from '../route.ts';
 import type { AccountRoute, Call } from '../route.ts';
 import { nullable, page, wholeListSchema } from '../wire.ts';
+import { file } from './export.ts';
 import { readable } from './usage.ts';
 
 const count = Type.Integer();
@@ -82,11 +82,7 @@ export const revenueRoutes: readonly AccountRoute[] = [
         yield rows;
       }
       const columns = ['group', ...totals, 'cost_microcents', 'margin_microcents'];
-      const headers = {
-        'content-type': 'text/csv; charset=utf-8',
-        'content-disposition': 'attachment; filename="revenue.csv"',
-      };
-      return new Reply(200, headers, printExport('csv', columns, totals, pages()));
+      return file('revenue', 'csv', columns, totals, pages());
     },
   }),
 ];

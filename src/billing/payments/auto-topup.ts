@@ -1,4 +1,5 @@
 import type { Mailer } from '../../notifications/mail/mailer.ts';
+import { startOfUtcMonth } from '../../platform/calendar/months.ts';
 import type { Repositories } from '../../store/repositories/repositories.ts';
 import { newTopupId } from './payments.ts';
 import type { PaymentLog } from './payment-services.ts';
@@ -67,12 +68,12 @@ export class AutoTopups {
       accountId,
       topupId: newTopupId(newId),
       provider: payments.provider.name,
-      monthFrom: startOfMonth(at),
+      monthFrom: startOfUtcMonth(at),
       at,
     });
     if (claim.kind === 'none') return;
     if (claim.kind === 'cap') {
-      await this.#report(accountId, `cap:${startOfMonth(at)}`, 'Automatic top-up has reached its monthly ceiling', [
+      await this.#report(accountId, `cap:${startOfUtcMonth(at)}`, 'Automatic top-up has reached its monthly ceiling', [
         'The balance is below the threshold, but another top-up would exceed the ceiling of this month, so none was made.',
       ]);
       return;
@@ -159,10 +160,4 @@ export class AutoTopups {
         idempotencyKey: `auto_topup:${accountId}:${what}:${to}`,
       });
   }
-}
-
-/** In UTC. */
-export function startOfMonth(ms: number): number {
-  const date = new Date(ms);
-  return Date.UTC(date.getUTCFullYear(), date.getUTCMonth());
 }

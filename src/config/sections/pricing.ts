@@ -59,14 +59,22 @@ export const pricing = group(
 const cost = (description: string, example: number) => price('dollars', description, example);
 
 /** What the operator pays; nobody else sees it. */
-export const costs = group('what tokens cost you where somebody else runs the servers: `revenue` shows the margin', {
-  input_dollars_per_million: required(cost('dollars per million prompt tokens', 0.03)),
-  output_dollars_per_million: required(cost('dollars per million generated tokens', 0.12)),
-  cache_read_dollars_per_million: cost(
-    'dollars per million cached prompt tokens; the input price when left out',
-    0.015,
-  ),
-});
+export const costs = group(
+  'what tokens cost you where somebody else runs the servers: `revenue` shows the margin',
+  {
+    input_dollars_per_million: required(cost('dollars per million prompt tokens', 0.03)),
+    output_dollars_per_million: required(cost('dollars per million generated tokens', 0.12)),
+    cache_read_dollars_per_million: cost(
+      'dollars per million cached prompt tokens; the input price when left out',
+      0.015,
+    ),
+  },
+  ({ inputDollarsPerMillion: input, outputDollarsPerMillion: output, cacheReadDollarsPerMillion: cacheRead }) => ({
+    input,
+    output,
+    cacheRead: cacheRead ?? input,
+  }),
+);
 
 type PriceForm = (typeof priceForms)[keyof typeof priceForms][number];
 

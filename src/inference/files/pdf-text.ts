@@ -9,6 +9,7 @@ import { entryUrl } from '../../platform/entries.ts';
 import { ApiError, atCap } from '../../platform/errors.ts';
 import { FairPlaces } from '../../platform/fair-places.ts';
 import { memoryLimitBytes } from '../../platform/memory.ts';
+import { statFields } from '../../platform/process-stat.ts';
 import { Remembered } from '../../platform/remembered.ts';
 import type { PdfVerdict } from './pdf-child.ts';
 
@@ -268,8 +269,8 @@ function watched(
   return setInterval(() => {
     readFile(`/proc/${child.pid}/stat`, 'latin1').then(
       (text) => {
-        // proc(5): fields 14, 15 and 24; field 2 is a name in parentheses.
-        const fields = text.slice(text.lastIndexOf(')') + 2).split(' ');
+        // proc(5): fields 14, 15 and 24.
+        const fields = statFields(text);
         const [user, system, pages] = [fields[11], fields[12], fields[21]].map(Number);
         look({ memoryBytes: pages! * pageBytes, processorSeconds: (user! + system!) / ticksPerSecond });
       },

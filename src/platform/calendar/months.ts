@@ -17,6 +17,12 @@ export function monthOf(ms: number, timeZone: string): Month {
   return { year: part('year'), month: part('month') };
 }
 
+/** The first moment of a month in UTC, `later` months after that of a time. */
+export function startOfUtcMonth(ms: number, later = 0): number {
+  const date = new Date(ms);
+  return Date.UTC(date.getUTCFullYear(), date.getUTCMonth() + later);
+}
+
 /** `2026-10`. */
 export const monthText = ({ year, month }: Month): string => `${year}-${String(month).padStart(2, '0')}`;
 

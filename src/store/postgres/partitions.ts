@@ -6,7 +6,8 @@ import { sql, type Kysely } from 'kysely';
 import type { Database } from '../database.ts';
 import type { FreedSpace } from '../retention/removal.ts';
 import { keptSinceOf } from '../retention/retention.ts';
-import { keyBound, startOfMonth } from '../reports/usage-months.ts';
+import { startOfUtcMonth } from '../../platform/calendar/months.ts';
+import { keyBound } from '../reports/usage-months.ts';
 import { isWorthAnotherTry, sqlState } from './postgres-error.ts';
 
 /** Includes the current month: a running service creates each one long before it begins. */
@@ -46,7 +47,7 @@ export async function makePartitions(db: Kysely<Database>, nowMs: number): Promi
   const there = await listPartitions(db);
   const made: string[] = [];
   for (let month = 0; month <= monthsAhead; month++) {
-    const [fromMs, toMs] = [startOfMonth(nowMs, month), startOfMonth(nowMs, month + 1)];
+    const [fromMs, toMs] = [startOfUtcMonth(nowMs, month), startOfUtcMonth(nowMs, month + 1)];
     if (there.some((other) => other.fromMs < toMs && fromMs < other.toMs)) continue;
     const name = `usage_${new Date(fromMs).toISOString().slice(0, 7).replace('-', '_')}`;
     try {

@@ -3,6 +3,7 @@
  * it reads no other (money.md, "Tables"). On SQLite there is one table, whose planner already has the right index.
  */
 import { PostgresAdapter, sql, type Kysely, type RawBuilder, type SqlBool } from 'kysely';
+import { startOfUtcMonth } from '../../platform/calendar/months.ts';
 
 /** Maximum time from a request's key to its recorded end: the longest answer, or a crash that was recorded late. */
 export const longestRequestMs = 7 * 86_400_000;
@@ -29,18 +30,12 @@ export function isInMonthsOf(endedAt: number, keyMs: number): boolean {
 
 function monthsOf(endedAt: number): { readonly fromMs: number; readonly toMs: number } {
   return {
-    fromMs: Math.max(0, startOfMonth(endedAt - longestRequestMs)),
-    toMs: startOfMonth(endedAt + clockSlackMs, 1),
+    fromMs: Math.max(0, startOfUtcMonth(endedAt - longestRequestMs)),
+    toMs: startOfUtcMonth(endedAt + clockSlackMs, 1),
   };
 }
 
 /** The smallest six-byte prefix of keys from that millisecond on: the same bytes that bound a partition. */
 export function keyBound(ms: number): Uint8Array {
   return Uint8Array.from(Buffer.from(ms.toString(16).padStart(12, '0'), 'hex'));
-}
-
-/** Start of the month `later` months after that of a time, in UTC. */
-export function startOfMonth(ms: number, later = 0): number {
-  const date = new Date(ms);
-  return Date.UTC(date.getUTCFullYear(), date.getUTCMonth() + later);
 }

@@ -12,7 +12,7 @@ import { listUsage } from '../../../src/store/repositories/usage-rows.ts';
 import { rowsOn } from '../../../src/store/schema/codec.ts';
 import { sumUsage } from '../../../src/store/repositories/usage-totals.ts';
 import { recomputeUsageHours } from '../../../src/store/reports/roll-ups.ts';
-import { startOfMonth } from '../../../src/store/reports/usage-months.ts';
+import { startOfUtcMonth } from '../../../src/platform/calendar/months.ts';
 import { usage } from '../../store/fixture.ts';
 import { assertRight, balanceOf, customer, hold, openReplica } from './fixture.ts';
 import { PostgresServer } from './server.ts';
@@ -54,9 +54,9 @@ test('rows go where their keys belong; one of a month that is not there yet is k
   const now = Date.now();
   const times = [
     now,
-    startOfMonth(now, 1),
-    startOfMonth(now, 2) - 1,
-    startOfMonth(now, 3),
+    startOfUtcMonth(now, 1),
+    startOfUtcMonth(now, 2) - 1,
+    startOfUtcMonth(now, 3),
     now + 400 * dayMs,
     now - 40 * dayMs,
   ];
@@ -66,8 +66,8 @@ test('rows go where their keys belong; one of a month that is not there yet is k
   const before = `usage_before_${nameOf(now).slice('usage_'.length)}`;
   const places = {
     [nameOf(now)]: 1,
-    [nameOf(startOfMonth(now, 1))]: 2,
-    [nameOf(startOfMonth(now, 3))]: 1,
+    [nameOf(startOfUtcMonth(now, 1))]: 2,
+    [nameOf(startOfUtcMonth(now, 3))]: 1,
     usage_default: 1,
     [before]: 1,
   };
@@ -75,11 +75,11 @@ test('rows go where their keys belong; one of a month that is not there yet is k
   assert.equal(await balanceOf(replica.store, 'acct_a'), 10_000n - 10n * BigInt(times.length));
 
   // The year goes by. A month whose rows are in the default partition stays there; the others are made.
-  const later = startOfMonth(now + 400 * dayMs);
+  const later = startOfUtcMonth(now + 400 * dayMs);
   const made = await makePartitions(db, later);
   assert.deepEqual(
     made,
-    [1, 2, 3].map((months) => nameOf(startOfMonth(later, months))),
+    [1, 2, 3].map((months) => nameOf(startOfUtcMonth(later, months))),
   );
   assert.deepEqual(await makePartitions(db, later), []);
   assert.deepEqual(await placesOf(url), places);
@@ -103,7 +103,7 @@ test('rows go where their keys belong; one of a month that is not there yet is k
 test('several replicas that tidy at once make each partition once, while a report reads all of them', async (t) => {
   const url = await server.databaseWithTables();
   const replicas = await Promise.all([1, 2, 3].map(() => openReplica(t, url)));
-  await server.sql(url, `drop table ${nameOf(startOfMonth(Date.now(), 3))}`);
+  await server.sql(url, `drop table ${nameOf(startOfUtcMonth(Date.now(), 3))}`);
   const reader = new pg.Client(clientConfig({ url }));
   await reader.connect();
   t.after(() => reader.end());
@@ -123,7 +123,7 @@ test('reads that name a time read the partitions of its months only', async (t) 
   assert.ok(await hold(replica, 'acct_a', 1_000n));
   const now = Date.now();
   for (const months of [-6, 0, 2]) {
-    const ms = startOfMonth(now, months) + 15 * dayMs;
+    const ms = startOfUtcMonth(now, months) + 15 * dayMs;
     const row = usage('acct_a', 10n, { requestId: keyOf(ms), startedAt: ms, endedAt: ms });
     assert.equal(await replica.store.ledger.settle(row), 'billed');
   }
@@ -146,7 +146,7 @@ test('reads that name a time read the partitions of its months only', async (t) 
     }
     return [...read].filter((name) => name !== 'usage_default').toSorted();
   };
-  const middle = startOfMonth(now) + 15 * dayMs;
+  const middle = startOfUtcMonth(now) + 15 * dayMs;
   const month = [nameOf(now)];
   const span = { from: middle - dayMs, to: middle + dayMs + 1 };
   assert.deepEqual(await readBy(sumUsage(db, { ...span, by: 'model' })), month);
@@ -158,7 +158,7 @@ test('reads that name a time read the partitions of its months only', async (t) 
   const after = (hours: number) => ({ now: middle + hours * 3_600_000 });
   await recomputeUsageHours(db, after(3));
   assert.deepEqual(await readBy(recomputeUsageHours(db, after(6))), month);
-  const [all] = await sumUsage(db, { from: 0, to: startOfMonth(now, 4) });
+  const [all] = await sumUsage(db, { from: 0, to: startOfUtcMonth(now, 4) });
   assert.equal(all?.requests, 3);
   await assertRight(url);
 });

@@ -6,7 +6,7 @@ import type { Kysely } from 'kysely';
 import type { Database } from '../../../src/store/database.ts';
 import { kyselyOnPostgres } from '../../../src/store/postgres/dialect.ts';
 import { freePartitions, listPartitions, makePartitions } from '../../../src/store/postgres/partitions.ts';
-import { startOfMonth } from '../../../src/store/reports/usage-months.ts';
+import { startOfUtcMonth } from '../../../src/platform/calendar/months.ts';
 import { nextKeptSince, prunedRequests, retentionOf } from '../../../src/store/retention/retention.ts';
 import { built } from '../../support/built.ts';
 import { until } from '../../support/service.ts';
@@ -35,7 +35,7 @@ function databaseOf(t: TestContext, url: string): Kysely<Database> {
 async function makeEarlierPartitions(db: Kysely<Database>, url: string, fromMs: number): Promise<void> {
   const [first] = (await listPartitions(db)).filter((one) => one.fromMs === -Infinity);
   await server.sql(url, `drop table ${first!.name}`);
-  for (let at = startOfMonth(fromMs); at < Date.now(); at = startOfMonth(at, 1)) await makePartitions(db, at);
+  for (let at = startOfUtcMonth(fromMs); at < Date.now(); at = startOfUtcMonth(at, 1)) await makePartitions(db, at);
 }
 
 test('whatever old usage is removed, at every moment: balances, budgets, movements and sums are what they were', async (t) => {

@@ -244,6 +244,12 @@ const own = ({
 export const FieldRow = ({ children }: { readonly children: ReactNode }) => (
   <div className={styles['row']}>{children}</div>
 );
+/** What narrows the list below; `/` goes there. */
+export const FilterRow = ({ children }: { readonly children: ReactNode }) => (
+  <div className={styles['filters']} data-filter="">
+    {children}
+  </div>
+);
 /** At the end of a form; the primary one last. */
 export const FormButtons = ({ children }: { readonly children: ReactNode }) => (
   <div className={styles['buttons']}>{children}</div>

@@ -2,6 +2,7 @@ import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { withDeadline } from '../../../platform/deadline.ts';
+import { statFields } from '../../../platform/process-stat.ts';
 
 /** What is remembered of one server's process, so that it is found again when the service and its guard were killed. */
 export interface Owned {
@@ -80,9 +81,8 @@ function killGroup(pid: number): void {
  */
 function begunOf(pid: number | undefined): string | undefined {
   try {
-    const stat = readFileSync(`/proc/${pid}/stat`, 'utf8');
-    // After the name, which may have spaces and brackets: the state is the first field, the time of the start the twentieth.
-    const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
+    // The state is the first field, the time of the start the twentieth.
+    const fields = statFields(readFileSync(`/proc/${pid}/stat`, 'utf8'));
     if (fields[0] === 'Z') return undefined;
     const boot = readFileSync('/proc/sys/kernel/random/boot_id', 'utf8').trim();
     return `${boot}.${fields[19]}`;

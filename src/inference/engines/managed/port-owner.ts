@@ -1,4 +1,5 @@
 import { readdir, readFile, readlink } from 'node:fs/promises';
+import { statFields } from '../../../platform/process-stat.ts';
 
 /**
  * Whether another program listens at a port: one that began before the server and is not in its process group. Between the search for a free
@@ -44,9 +45,8 @@ async function holds(id: number, sockets: ReadonlySet<string>): Promise<boolean>
 
 /** `began`: in ticks since the computer was started. `undefined`: it is gone. */
 async function statOf(id: number): Promise<{ readonly groupId: number; readonly began: number } | undefined> {
-  const stat = await textOf(`/proc/${id}/stat`);
-  // After the name, which may have spaces and brackets: state, parent and group are the first fields, the time of the start the twentieth.
-  const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
+  // State, parent and group are the first fields, the time of the start the twentieth.
+  const fields = statFields(await textOf(`/proc/${id}/stat`));
   return fields.length < 20 ? undefined : { groupId: Number(fields[2]), began: Number(fields[19]) };
 }
 

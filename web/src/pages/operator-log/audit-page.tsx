@@ -7,6 +7,7 @@ import type { Tone } from '../../components/badge.tsx';
 import { CodeBlock, Id } from '../../components/code.tsx';
 import { Dialog } from '../../components/dialog.tsx';
 import { Time } from '../../components/figures.tsx';
+import { FilterRow } from '../../components/form.tsx';
 import { Facts, Page, Panel } from '../../components/page.tsx';
 import { SearchField } from '../../components/search-field.tsx';
 import { EmptyState } from '../../components/state.tsx';
@@ -77,7 +78,7 @@ export default function AuditPage() {
   const isNarrow = account !== undefined || action !== undefined || target !== undefined;
   return (
     <Page title={t('audit')} lead={t('auditLead')}>
-      <div className={styles['filters']} data-filter="">
+      <FilterRow>
         <SearchField label={t('accountId')} value={account} onChange={(typed) => set({ account: typed })} />
         <SearchField
           label={t('action')}
@@ -91,7 +92,7 @@ export default function AuditPage() {
           value={target}
           onChange={(typed) => set({ target: typed })}
         />
-      </div>
+      </FilterRow>
       <Panel flush>
         <DataTable
           label={t('audit')}

@@ -7,7 +7,7 @@ import type { Tone } from '../../components/badge.tsx';
 import { CodeBlock } from '../../components/code.tsx';
 import { Dialog } from '../../components/dialog.tsx';
 import { Count, Time } from '../../components/figures.tsx';
-import { Select } from '../../components/form.tsx';
+import { FilterRow, Select } from '../../components/form.tsx';
 import { Facts, Page, Panel } from '../../components/page.tsx';
 import { EmptyState, Loaded, Note } from '../../components/state.tsx';
 import { DataTable } from '../../components/table.tsx';
@@ -60,7 +60,7 @@ export default function OutboxPage() {
   return (
     <Page title={t('outbox')} lead={t('outboxLead')}>
       {system.data?.mail === 'outbox' && <Note>{t('notSent')}</Note>}
-      <div className={styles['filters']} data-filter="">
+      <FilterRow>
         <Select
           label={t('state')}
           value={state ?? ''}
@@ -72,7 +72,7 @@ export default function OutboxPage() {
             void navigate({ search: { state: value === '' ? undefined : value } as never, replace: true })
           }
         />
-      </div>
+      </FilterRow>
       <Panel flush>
         <DataTable
           label={t('outbox')}

@@ -3,7 +3,7 @@ import { Link } from '@tanstack/react-router';
 import { getFile, useGet } from '../../api/use-api.ts';
 import type { Got } from '../../api/use-api.ts';
 import { Count, Money } from '../../components/figures.tsx';
-import { Select } from '../../components/form.tsx';
+import { FilterRow, Select } from '../../components/form.tsx';
 import { Page, Panel, Tiles } from '../../components/page.tsx';
 import { SaveButton } from '../../components/save-button.tsx';
 import { EmptyState, Loaded, Note } from '../../components/state.tsx';
@@ -12,7 +12,6 @@ import type { Column } from '../../components/table.tsx';
 import { useText } from '../../i18n/text.ts';
 import { revenueRoute } from './routes.ts';
 import type { OperatorRevenueTexts } from './messages/en.ts';
-import styles from './operator-revenue.module.css';
 
 type Revenue = Got<'/v1/admin/revenue'>['data'][number];
 type By = 'model' | 'account' | 'month';
@@ -48,7 +47,7 @@ export default function RevenuePage() {
         </SaveButton>
       }
     >
-      <div className={styles['filters']} data-filter="">
+      <FilterRow>
         <Select
           label={t('month')}
           value={shown}
@@ -61,7 +60,7 @@ export default function RevenuePage() {
           options={(['model', 'account', 'month'] as const).map((value) => ({ value, text: t(value) }))}
           onChange={({ target: { value } }) => set({ by: value === 'model' ? undefined : value })}
         />
-      </div>
+      </FilterRow>
       <Loaded of={report} lines={6}>
         {({ data }) => <Report of={by === 'month' ? data.toReversed() : data} by={by} />}
       </Loaded>

@@ -13,31 +13,16 @@ import { EmptyState, Note, Skeleton } from '../../components/state.tsx';
 import { DataTable } from '../../components/table.tsx';
 import type { Column } from '../../components/table.tsx';
 import { useText } from '../../i18n/text.ts';
-import { reportQuery } from './filter.ts';
 import type { RequestFilter, Span } from './filter.ts';
 import { KeyName } from './names.tsx';
+import { useErrors } from './use-errors.ts';
 import type { UsageTexts } from './messages/en.ts';
 import styles from './usage.module.css';
 
 type Refused = Row<'/v1/refusals'>;
 
-/** As many as the API keeps days of errors. */
-const daysMax = 366;
-
 /** How many requests were refused in a span. */
-function useRefused(filter: RequestFilter, span: Span): number {
-  const { tag, ...query } = reportQuery(filter, span);
-  const { error } = filter;
-  const code = error === undefined ? {} : { error_code: error };
-  const enabled = span.start !== undefined && tag === undefined;
-  const report = useGet(
-    '/v1/errors',
-    { query: { ...query, ...code, limit: daysMax } },
-    { enabled, keepPrevious: true },
-  );
-  const results = report.data?.data.flatMap((bucket) => bucket.results) ?? [];
-  return enabled ? results.reduce((sum, one) => sum + one.num_refused_requests, 0) : 0;
-}
+const useRefused = (filter: RequestFilter, span: Span): number => useErrors(filter, span)?.refused ?? 0;
 
 /** Says that requests of the span were refused, which the list of receipts cannot show. */
 export function RefusedNote({ filter, span }: { readonly filter: RequestFilter; readonly span: Span }) {

@@ -25,6 +25,7 @@ import { Filters } from './filters.tsx';
 import { KeyName, Name, useNames } from './names.tsx';
 import { firstUsed, figures, groupingNames, groupings, groupsOf, sumsOf } from './sums.ts';
 import type { Figure, Group, Grouping, Report } from './sums.ts';
+import { useErrors } from './use-errors.ts';
 import { useSpan } from './use-span.ts';
 import type { UsageTexts } from './messages/en.ts';
 
@@ -127,22 +128,6 @@ function useSumsBefore({ filter, span, zone }: Shown) {
 
 const comparedEveryMs = 300_000;
 
-/** The share of requests that were refused or have failed; undefined where the API has no such sums. */
-function useErrorShare({ filter, span }: Shown, requests: number | undefined): number | undefined {
-  const { tag, ...query } = reportQuery(filter, span);
-  const enabled = span.start !== undefined && tag === undefined;
-  const report = useGet(
-    '/v1/errors',
-    { query: { ...query, limit: bucketsMax['1d'] } },
-    { enabled, keepPrevious: true, every: 60_000 },
-  ).data;
-  if (!enabled || report === undefined || report.has_more || requests === undefined) return undefined;
-  const results = report.data.flatMap((bucket) => bucket.results);
-  const refused = results.reduce((sum, one) => sum + one.num_refused_requests, 0);
-  const failed = results.reduce((sum, one) => sum + one.num_failed_requests, 0);
-  return requests + refused === 0 ? undefined : (refused + failed) / (requests + refused);
-}
-
 /** `+12 %` beside what it was. */
 function Change({ from, to, was }: { readonly from: number; readonly to: number; readonly was: ReactNode }) {
   const t = useText<UsageTexts>('usage');
@@ -167,7 +152,7 @@ function Totals({ of: shown }: { readonly of: Shown }) {
     .flatMap(({ results }) => results)
     .reduce((sum, { line_item: item, amount_microcents: amount }) => (item === 'refunds' ? sum + amount : sum), 0);
   const before = useSumsBefore(shown);
-  const errors = useErrorShare(shown, report.data === undefined ? undefined : sumsOf(report.data).requests);
+  const errors = useErrors(shown.filter, shown.span, 60_000);
   const lines = (...notes: readonly ReactNode[]) => {
     const shownNotes = notes.filter((note) => note !== undefined);
     return shownNotes.length === 0 ? {} : { note: shownNotes.map((note, at) => <div key={at}>{note}</div>) };
@@ -176,6 +161,7 @@ function Totals({ of: shown }: { readonly of: Shown }) {
     <Loaded of={report} lines={2}>
       {(found) => {
         const { requests, input, cached, output, reasoning, cost } = sumsOf(found);
+        const failures = errors === undefined || errors.isPart ? 0 : errors.refused + errors.failed;
         const change = (to: number, from: number | undefined) =>
           from === undefined ? undefined : <Change from={from} to={to} was={<Count value={from} />} />;
         const behind = (content: ReactNode): ReactNode => <Behind search={shown.filter}>{content}</Behind>;
@@ -200,9 +186,9 @@ function Totals({ of: shown }: { readonly of: Shown }) {
                   name: t('requests'),
                   value: behind(<Count value={requests} />),
                   ...lines(
-                    errors === undefined || errors === 0
+                    errors === undefined || failures === 0
                       ? undefined
-                      : t('errorShare', { share: formatPercent(errors) }),
+                      : t('errorShare', { share: formatPercent(failures / (requests + errors.refused)) }),
                     change(requests, before?.requests),
                   ),
                 },
