@@ -4,29 +4,38 @@ import type { Cell } from './csv.ts';
 /** A row of an export by column names, which are the same in every row. */
 export type Exported = Readonly<Record<string, Cell | readonly string[]>>;
 
-export type ExportFormat = 'csv' | 'json';
+export type ExportFormat = 'csv' | 'json' | 'parquet';
+
+/** `list`: texts, separated by spaces where there are no lists; `time`: ISO 8601 in UTC; `sum`: an integer whose sum ends the export. */
+export type ColumnType = 'text' | 'list' | 'flag' | 'time' | 'number' | 'sum';
+
+/** The columns of an export in their order, the same in each format. */
+export type Columns = Readonly<Record<string, ColumnType>>;
 
 /** Approximate length of each piece that is sent. */
 const pieceLength = 16_384;
 
 /**
- * Prints rows as they arrive, followed by the sums of the `added` columns of the printed rows. A page of rows is requested when the
- * text of the previous one has been read, so an export of any length takes the memory of one page.
+ * Prints rows as they arrive, followed by the sums of the columns that are summed. A page of rows is requested when the text of the
+ * previous one has been read, so an export of any length takes the memory of one page, as Parquet that of a group of rows.
  */
 export async function* printExport(
   format: ExportFormat,
-  columns: readonly string[],
-  added: readonly string[],
+  columns: Columns,
   pages: AsyncIterable<readonly Exported[]>,
-): AsyncGenerator<string> {
-  const totals = new Map<string, bigint>(added.map((name) => [name, 0n]));
-  let text = format === 'csv' ? csvLine(columns) : '{"object":"list","data":[\n';
+): AsyncGenerator<string | Uint8Array> {
+  const names = Object.keys(columns);
+  const totals = new Map<string, bigint>(names.filter((name) => columns[name] === 'sum').map((name) => [name, 0n]));
+  const parquet = format === 'parquet' ? await openParquet(columns) : undefined;
+  let text = { csv: csvLine(names), json: '{"object":"list","data":[\n', parquet: '' }[format];
   let rows = 0;
   for await (const page of pages) {
     for (const row of page) {
-      for (const name of added) totals.set(name, totals.get(name)! + BigInt(row[name] as number | bigint));
-      if (format === 'csv') text += csvLine(columns.map((name) => cellOf(row[name]!)));
-      else text += `${rows === 0 ? '' : ',\n'}${jsonRow(columns, row)}`;
+      for (const name of totals.keys()) totals.set(name, totals.get(name)! + BigInt(row[name] as number | bigint));
+      const group = parquet?.add(row);
+      if (group !== undefined) yield group;
+      if (format === 'csv') text += csvLine(names.map((name) => cellOf(row[name]!)));
+      else if (format === 'json') text += `${rows === 0 ? '' : ',\n'}${jsonRow(names, row)}`;
       rows++;
       if (text.length >= pieceLength) {
         yield text;
@@ -34,10 +43,13 @@ export async function* printExport(
       }
     }
   }
-  yield (
-    text + (format === 'csv' ? footer(columns, totals) : `\n],"totals":${jsonTotals(totals, rows)},"has_more":false}\n`)
-  );
+  if (parquet !== undefined) yield parquet.end(jsonTotals(totals, rows));
+  else if (format === 'csv') yield text + footer(names, totals);
+  else yield `${text}\n],"totals":${jsonTotals(totals, rows)},"has_more":false}\n`;
 }
+
+/** Loaded when such a file is asked for. */
+const openParquet = async (columns: Columns) => (await import('./parquet.ts')).ParquetPrinter.open(columns);
 
 const cellOf = (value: Cell | readonly string[]): Cell => (isList(value) ? value.join(' ') : value);
 

@@ -4,57 +4,46 @@ import type { Repositories } from '../store/repositories/repositories.ts';
 import type { UsageCursor } from '../store/repositories/usage-rows.ts';
 import type { Refund } from '../store/reports/reports.ts';
 import { localText } from '../platform/calendar/time-zone.ts';
-import type { Exported } from './export.ts';
+import type { Columns, Exported } from './export.ts';
 import { refundedOf, requestRow } from './generation-object.ts';
 
-export const generationColumns = [
-  'id',
-  'request_id',
-  'client_request_id',
-  'started_at_utc',
-  'ended_at_utc',
-  'ended_at_local',
-  'model',
-  'fallback_from',
-  'api_type',
-  'streamed',
-  'key_id',
-  'tags',
-  'ending',
-  'finish_reason',
-  'error_code',
-  'tokens_prompt',
-  'tokens_cached',
-  'tokens_completion',
-  'tokens_reasoning',
-  'input_microcents_per_million',
-  'cached_microcents_per_million',
-  'output_microcents_per_million',
-  'cost_microcents',
-  'uncharged_microcents',
-  'refunded_microcents',
-  'latency_ms',
-  'total_ms',
-  'zdr',
-  'service_tier',
-] as const;
-
-/** The columns that are summed at the end. */
-export const generationTotals = [
-  'tokens_prompt',
-  'tokens_cached',
-  'tokens_completion',
-  'tokens_reasoning',
-  'cost_microcents',
-  'uncharged_microcents',
-  'refunded_microcents',
-] as const satisfies readonly (typeof generationColumns)[number][];
+export const generationColumns = {
+  id: 'text',
+  request_id: 'text',
+  client_request_id: 'text',
+  started_at_utc: 'time',
+  ended_at_utc: 'time',
+  ended_at_local: 'text',
+  model: 'text',
+  fallback_from: 'text',
+  api_type: 'text',
+  streamed: 'flag',
+  key_id: 'text',
+  tags: 'list',
+  ending: 'text',
+  finish_reason: 'text',
+  error_code: 'text',
+  tokens_prompt: 'sum',
+  tokens_cached: 'sum',
+  tokens_completion: 'sum',
+  tokens_reasoning: 'sum',
+  input_microcents_per_million: 'number',
+  cached_microcents_per_million: 'number',
+  output_microcents_per_million: 'number',
+  cost_microcents: 'sum',
+  uncharged_microcents: 'sum',
+  refunded_microcents: 'sum',
+  latency_ms: 'number',
+  total_ms: 'number',
+  zdr: 'flag',
+  service_tier: 'text',
+} as const satisfies Columns;
 
 function exportedGeneration(
   row: UsageRow,
   refunds: readonly Refund[],
   timeZone: string,
-): Readonly<Record<(typeof generationColumns)[number], Exported[string]>> {
+): Readonly<Record<keyof typeof generationColumns, Exported[string]>> {
   return {
     ...requestRow(row),
     started_at_utc: new Date(row.startedAt).toISOString(),

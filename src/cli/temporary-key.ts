@@ -1,3 +1,4 @@
+import { everyAccount } from '../accounts/every-account.ts';
 import { askRunningService } from '../app/control/control-client.ts';
 import { controlSocketPath } from '../app/control/socket-path.ts';
 import type { Context } from './context.ts';
@@ -41,19 +42,13 @@ export async function createTemporaryKey(context: Context): Promise<TemporaryKey
   };
 }
 
-const pageSize = 1000;
-
 async function firstAccount(context: Context): Promise<string | undefined> {
   return await reading(context, async ({ repositories }) => {
     let first: { readonly id: string; readonly createdAt: number } | undefined;
-    for (let after: string | undefined; ;) {
-      const page = await repositories.listAccounts({ limit: pageSize, ...(after === undefined ? {} : { after }) });
-      for (const account of page) {
-        const isOlder = first === undefined || account.createdAt < first.createdAt;
-        if (isOlder && account.status === 'active' && account.deletedAt === null) first = account;
-      }
-      if (page.length < pageSize) return first?.id;
-      after = page.at(-1)!.id;
+    for await (const account of everyAccount(repositories)) {
+      const isOlder = first === undefined || account.createdAt < first.createdAt;
+      if (isOlder && account.status === 'active' && account.deletedAt === null) first = account;
     }
+    return first?.id;
   });
 }

@@ -2,29 +2,34 @@ import Type from 'typebox';
 
 import type { RefundSum, ReportRow } from '../../store/reports/reports.ts';
 import { localText } from '../../platform/calendar/time-zone.ts';
-import { exportedGenerations, generationColumns, generationTotals } from '../exported-generation.ts';
+import { exportedGenerations, generationColumns } from '../exported-generation.ts';
 import { printExport } from '../export.ts';
-import type { Exported, ExportFormat } from '../export.ts';
+import type { Columns, Exported, ExportFormat } from '../export.ts';
 import { askedReport, reportQuery, timeZoneOf } from '../report-request.ts';
 import type { AskedReport, ReportQuery } from '../report-request.ts';
 import { everyRole, Reply, route } from '../route.ts';
 import type { AccountRoute, Call } from '../route.ts';
 import { costResult, generationFilter, generationQuery, readable, usageResult } from './usage.ts';
 
-const formats = { csv: 'text/csv; charset=utf-8', json: 'application/json' } as const;
+const formats = {
+  csv: 'text/csv; charset=utf-8',
+  json: 'application/json',
+  parquet: 'application/vnd.apache.parquet',
+} as const satisfies Readonly<Record<ExportFormat, string>>;
+const namesOfFormats = { csv: 'Csv', json: 'Json', parquet: 'Parquet' } as const;
 const tag = 'Export';
 const about =
-  'All rows that match the filter, streamed, with their sums at the end. CSV is RFC 4180; an apostrophe precedes text that a spreadsheet would take for a formula. Times are in UTC and in the time zone of the account.';
+  'All rows that match the filter, streamed, with their sums at the end. CSV is RFC 4180; an apostrophe precedes text that a spreadsheet would take for a formula. A Parquet file has its sums in its metadata. Times are in UTC and in the time zone of the account.';
 
 const { page: _page, limit: _limit, ...reportProperties } = reportQuery.properties;
 /** For whole reports, which have no pages. */
 const wholeReport = Type.Object(reportProperties);
 
-export const exportRoutes: readonly AccountRoute[] = (['csv', 'json'] as const).flatMap((format) => [
+export const exportRoutes: readonly AccountRoute[] = (['csv', 'json', 'parquet'] as const).flatMap((format) => [
   route({
     method: 'get',
     path: `/v1/export/generations.${format}`,
-    operationId: format === 'csv' ? 'exportGenerationsCsv' : 'exportGenerationsJson',
+    operationId: `exportGenerations${namesOfFormats[format]}`,
     tag,
     summary: `Export requests as ${format.toUpperCase()}`,
     description: `${about} Newest first. Developers and viewers get the requests of their own keys.`,
@@ -36,19 +41,13 @@ export const exportRoutes: readonly AccountRoute[] = (['csv', 'json'] as const).
       const { repositories, now } = call.services.operations;
       // Requests that end during the export are not in it.
       const filter = { to: now() + 1, ...generationFilter(call) };
-      return file(
-        'generations',
-        format,
-        generationColumns,
-        generationTotals,
-        exportedGenerations(repositories, filter, timeZone),
-      );
+      return file('generations', format, generationColumns, exportedGenerations(repositories, filter, timeZone));
     },
   }),
   route({
     method: 'get',
     path: `/v1/export/usage.${format}`,
-    operationId: format === 'csv' ? 'exportUsageCsv' : 'exportUsageJson',
+    operationId: `exportUsage${namesOfFormats[format]}`,
     tag,
     summary: `Export usage over time as ${format.toUpperCase()}`,
     description: `${about} The same as GET /v1/usage, without pages.`,
@@ -61,13 +60,13 @@ export const exportRoutes: readonly AccountRoute[] = (['csv', 'json'] as const).
         (await readable(call.services.operations.repositories.reportUsage(asked))).map((row) =>
           bucketRow(asked, row, usageResult),
         );
-      return file('usage', format, usageColumns, usageTotals, buckets(call, first, rowsOf));
+      return file('usage', format, usageColumns, buckets(call, first, rowsOf));
     },
   }),
   route({
     method: 'get',
     path: `/v1/export/costs.${format}`,
-    operationId: format === 'csv' ? 'exportCostsCsv' : 'exportCostsJson',
+    operationId: `exportCosts${namesOfFormats[format]}`,
     tag,
     summary: `Export costs over time as ${format.toUpperCase()}`,
     description: `${about} The same as GET /v1/costs, without pages.`,
@@ -89,38 +88,50 @@ export const exportRoutes: readonly AccountRoute[] = (['csv', 'json'] as const).
             }),
           );
       };
-      return file('costs', format, costColumns, ['amount_microcents'], buckets(call, first, rowsOf));
+      return file('costs', format, costColumns, buckets(call, first, rowsOf));
     },
   }),
 ]);
 
-const bucketColumns = ['start_utc', 'end_utc', 'start_local', 'end_local'] as const;
-const groupColumns = ['model', 'api_key_id', 'user_id', 'tag'] as const;
-const usageTotals = [
-  'num_model_requests',
-  'input_tokens',
-  'input_cached_tokens',
-  'output_tokens',
-  'output_reasoning_tokens',
-  'cost_microcents',
-  'uncharged_microcents',
-] as const;
-const usageColumns = [...bucketColumns, ...groupColumns, ...usageTotals];
-const costColumns = [...bucketColumns, ...groupColumns, 'line_item', 'amount_microcents', 'amount_usd'];
+const bucketColumns = {
+  start_utc: 'time',
+  end_utc: 'time',
+  start_local: 'text',
+  end_local: 'text',
+  model: 'text',
+  api_key_id: 'text',
+  user_id: 'text',
+  tag: 'text',
+} as const satisfies Columns;
+const usageColumns = {
+  ...bucketColumns,
+  num_model_requests: 'sum',
+  input_tokens: 'sum',
+  input_cached_tokens: 'sum',
+  output_tokens: 'sum',
+  output_reasoning_tokens: 'sum',
+  cost_microcents: 'sum',
+  uncharged_microcents: 'sum',
+} as const satisfies Columns;
+const costColumns = {
+  ...bucketColumns,
+  line_item: 'text',
+  amount_microcents: 'sum',
+  amount_usd: 'text',
+} as const satisfies Columns;
 
 /** An export as a file to save. */
 export function file(
   name: string,
   format: ExportFormat,
-  columns: readonly string[],
-  added: readonly string[],
+  columns: Columns,
   pages: AsyncIterable<readonly Exported[]>,
 ): Reply {
   const headers = {
     'content-type': formats[format],
     'content-disposition': `attachment; filename="${name}.${format}"`,
   };
-  return new Reply(200, headers, printExport(format, columns, added, pages));
+  return new Reply(200, headers, printExport(format, columns, pages));
 }
 
 /** All pages of a report, one after the other. */

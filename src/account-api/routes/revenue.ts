@@ -37,14 +37,17 @@ const revenueSchema = Type.Object({
 
 const about =
   'Across all accounts, from the same sums as their reports. The cost is that of the tokens at the `costs` of the models in the configuration.';
-const totals = [
-  'requests',
-  'prompt_tokens',
-  'cached_tokens',
-  'completion_tokens',
-  'revenue_microcents',
-  'uncharged_microcents',
-];
+const columns = {
+  group: 'text',
+  requests: 'sum',
+  prompt_tokens: 'sum',
+  cached_tokens: 'sum',
+  completion_tokens: 'sum',
+  revenue_microcents: 'sum',
+  uncharged_microcents: 'sum',
+  cost_microcents: 'number',
+  margin_microcents: 'number',
+} as const;
 
 async function rowsOf(call: Call<undefined, typeof query, undefined>): Promise<readonly Revenue[]> {
   const { repositories, now } = call.services.operations;
@@ -81,8 +84,7 @@ export const revenueRoutes: readonly AccountRoute[] = [
       async function* pages() {
         yield rows;
       }
-      const columns = ['group', ...totals, 'cost_microcents', 'margin_microcents'];
-      return file('revenue', 'csv', columns, totals, pages());
+      return file('revenue', 'csv', columns, pages());
     },
   }),
 ];

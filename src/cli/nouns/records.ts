@@ -148,6 +148,8 @@ export const usageCommands: readonly CommandRow[] = [
       option('--tag <tag>', 'only requests with this tag, to a dedicated model'),
       limitOption(1000, 20, 'maximum of requests'),
       option('--csv', 'print all requests as CSV, without a limit'),
+      option('--parquet <file>', 'write all requests as a Parquet file, of all accounts or one').conflicts('csv'),
+      option('--month <month>', 'of --csv and --parquet, a calendar month in UTC, for example 2027-06', calendarMonth),
     ],
     () => import('../usage.ts').then(({ showUsage }) => showUsage),
   ),
