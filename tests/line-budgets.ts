@@ -5,12 +5,12 @@
  */
 export const lineBudgets: Readonly<Record<string, number>> = {
   src: 5,
-  'src/account-api': 11549,
+  'src/account-api': 11551,
   'src/accounts': 4588,
   'src/app': 5319,
   'src/billing': 6876,
   'src/catalog': 705,
-  'src/cli': 10730,
+  'src/cli': 10731,
   'src/config': 5710,
   'src/generation': 653,
   'src/inference/batches': 1444,

@@ -4,7 +4,7 @@ import type { Repositories } from '../store/repositories/repositories.ts';
 import type { UsageCursor } from '../store/repositories/usage-rows.ts';
 import type { Refund } from '../store/reports/reports.ts';
 import { localText } from '../platform/calendar/time-zone.ts';
-import type { Columns, Exported } from './export.ts';
+import type { Columns, Exported } from './columns.ts';
 import { refundedOf, requestRow } from './generation-object.ts';
 
 export const generationColumns = {

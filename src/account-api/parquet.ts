@@ -1,6 +1,6 @@
 import type { ByteWriter, ColumnSource, ParquetWriter } from 'hyparquet-writer';
 
-import type { Columns, ColumnType, Exported } from './export.ts';
+import type { Columns, ColumnType, Exported } from './columns.ts';
 
 /** Rows of a group: what is held until it is written. 29 columns of requests are 0.4 MB then. */
 const rowsOfGroup = 20_000;

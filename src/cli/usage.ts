@@ -1,7 +1,8 @@
 import { open } from 'node:fs/promises';
 
 import { exportedGenerations, generationColumns } from '../account-api/exported-generation.ts';
-import { printExport, type Columns, type Exported } from '../account-api/export.ts';
+import { printExport } from '../account-api/export.ts';
+import type { Columns, Exported } from '../account-api/columns.ts';
 import { generationReceipts } from '../account-api/generation-object.ts';
 import { everyAccount } from '../accounts/every-account.ts';
 import { accountMeant, OperationError } from '../accounts/operation.ts';
@@ -14,7 +15,7 @@ import type { Context } from './context.ts';
 import { reading } from './database.ts';
 import { dayAndTime, table, timeText } from './output.ts';
 
-/** Of which requests; `month` has its first millisecond and that of the next. */
+/** The requests that are asked for. */
 interface Which {
   readonly account?: string;
   readonly tag?: string;

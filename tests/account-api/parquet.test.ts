@@ -3,7 +3,8 @@ import { test } from 'node:test';
 
 import { parquetMetadata, parquetReadObjects } from 'hyparquet';
 
-import { printExport, type Columns, type Exported } from '../../src/account-api/export.ts';
+import { printExport } from '../../src/account-api/export.ts';
+import type { Columns, Exported } from '../../src/account-api/columns.ts';
 
 const columns = {
   name: 'text',

@@ -4,7 +4,7 @@ import type { RefundSum, ReportRow } from '../../store/reports/reports.ts';
 import { localText } from '../../platform/calendar/time-zone.ts';
 import { exportedGenerations, generationColumns } from '../exported-generation.ts';
 import { printExport } from '../export.ts';
-import type { Columns, Exported, ExportFormat } from '../export.ts';
+import type { Columns, Exported, ExportFormat } from '../columns.ts';
 import { askedReport, reportQuery, timeZoneOf } from '../report-request.ts';
 import type { AskedReport, ReportQuery } from '../report-request.ts';
 import { everyRole, Reply, route } from '../route.ts';
