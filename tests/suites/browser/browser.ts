@@ -58,9 +58,7 @@ const headlessShell = process.env['TOKENHOUSE_TEST_HEADLESS_SHELL'] ?? chromiumP
 const launch = (executablePath: string, args: string[] = []): Promise<Browser> =>
   chromium.launch({ executablePath, chromiumSandbox: false, args });
 
-/**
- * Without motion a change of colour still takes a millisecond (web/src/styles/base.css), and so a frame, which a busy machine draws late.
- */
+/** Without motion an animation still takes a millisecond (web/src/styles/base.css), and so a frame, which a busy machine draws late. */
 const atRest = `Promise.all(
   document
     .getAnimations()

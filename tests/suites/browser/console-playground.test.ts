@@ -63,6 +63,24 @@ before(async () => {
 });
 after(() => service.dispose());
 
+test('what becomes usable is not half faded for a moment, in which its contrast would be too low', async () => {
+  const person = await personAt('/playground');
+  const { page } = person;
+  await hasKey(person);
+  const opacities = await page
+    .getByRole('button', { name: 'Clear' })
+    .evaluate((button: { ariaDisabled: string | null }) =>
+      ['true', null].map((disabled) => {
+        button.ariaDisabled = disabled;
+        return (globalThis as unknown as { getComputedStyle: (of: object) => { opacity: string } }).getComputedStyle(
+          button,
+        ).opacity;
+      }),
+    );
+  assert.deepEqual(opacities, ['0.55', '1']);
+  await person.leave();
+});
+
 const lookNamed = (wanted: string): Look => looks.find(({ name }) => name === wanted)!;
 
 /** Signed in, at a page. */
