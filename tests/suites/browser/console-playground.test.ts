@@ -28,7 +28,21 @@ const markdown = `## Two ways
 | 1 | ${'long'.repeat(40)} |
 
 \`\`\`js
-const a = '<b>' ;
+const a = '<b>' ; // 1
+\`\`\`
+
+\`\`\`diff
+-old
++new
+\`\`\`
+
+\`\`\`python
+@wrapped
+def f(a): return "text" + 1
+\`\`\`
+
+\`\`\`unheard-of
+const a = 1;
 \`\`\`
 
 ![a picture](https://example.org/tracked.png) ![inline](data:image/png;base64,AA==) [run](javascript:alert(1))
@@ -272,7 +286,12 @@ for (const look of looks.filter(({ name }) => name === 'dark, 360 px' || name ==
     await answer.getByRole('cell', { name: '1', exact: true }).waitFor();
     await answer.getByText('A quote & more').waitFor();
     const code = answer.getByRole('region', { name: 'js' });
-    assert.equal(await code.innerText(), "const a = '<b>' ;");
+    assert.equal(await code.innerText(), "const a = '<b>' ; // 1");
+    // The keyword, the string and the comment have colours, which are looked at below.
+    await code.locator('span').first().waitFor();
+    assert.deepEqual(await code.locator('span').allInnerTexts(), ['const', "'<b>'", '// 1']);
+    assert.equal(await answer.getByRole('region', { name: 'diff' }).locator('span').count(), 2);
+    assert.equal(await answer.getByRole('region', { name: 'unheard-of' }).locator('span').count(), 0);
     assert.equal(await answer.locator('img, script, iframe, b, input, [onclick], [onerror]').count(), 0);
     const links = await answer
       .locator('a[target]')

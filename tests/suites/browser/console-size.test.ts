@@ -38,6 +38,15 @@ test('what is loaded later is at most 60 kB a file', () => {
   }
 });
 
+test('the playground with the colours of code is at most 100 kB', () => {
+  const loaded = Object.entries(files).filter(([name]) =>
+    /^assets\/(?:playground-page|highlighted)-.*\.js$/.test(name),
+  );
+  assert.equal(loaded.length, 2, Object.keys(files).join(', '));
+  const bytes = loaded.reduce((sum, [, { gz }]) => sum + gz, 0);
+  assert.ok(bytes <= 100 * kilobyte, `${bytes} bytes`);
+});
+
 test('everything that gains by it lies there compressed', () => {
   for (const [name, { bytes, br }] of Object.entries(files)) if (bytes > 500) assert.ok(br < bytes, name);
 });

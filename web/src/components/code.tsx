@@ -1,11 +1,13 @@
+import type { ReactNode } from 'react';
+
 import { classes } from './classes.ts';
 import { CopyButton } from './copy.tsx';
 import styles from './code.module.css';
 
 interface CodeBlockProps {
   readonly code: string;
-  /** In its place to look at: the same, shortened. */
-  readonly shown?: string;
+  /** In its place to look at: the same, shortened or with colours. */
+  readonly shown?: ReactNode;
   readonly copyLabel?: string;
   /** What it is, for readers of the screen. */
   readonly label: string;

@@ -4,7 +4,6 @@ import type { KeyboardEvent, ReactNode } from 'react';
 
 import { Badge } from '../../components/badge.tsx';
 import { Button } from '../../components/button.tsx';
-import { CodeBlock } from '../../components/code.tsx';
 import { Charge } from '../../components/figures.tsx';
 import { TextArea } from '../../components/form.tsx';
 import { ErrorNote } from '../../components/state.tsx';
@@ -18,7 +17,7 @@ import type { Answer } from './playground.ts';
 import { RawView } from './raw-view.tsx';
 import { Unreachable } from './run.ts';
 import { StreamFault } from '../../api/sse.ts';
-import { TextBlock } from './text-block.tsx';
+import { AnswerCode, TextBlock } from './text-block.tsx';
 import styles from './playground.module.css';
 
 /** What one can do with an answer; the same object as long as the page is there. */
@@ -106,7 +105,7 @@ function BlockView({ of: block, isOpen }: { readonly of: Block; readonly isOpen:
           <div className={styles['callName']}>
             <Badge tone="accent">{t('calls')}</Badge> <code>{block.name}</code>
           </div>
-          <CodeBlock label={`${t('arguments')}: ${block.name}`} code={prettyOf(block.arguments)} />
+          <AnswerCode label={`${t('arguments')}: ${block.name}`} code={prettyOf(block.arguments)} info="json" />
         </div>
       );
   }

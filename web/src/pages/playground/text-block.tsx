@@ -1,10 +1,33 @@
 import type { MarkedToken, Token, Tokens } from 'marked';
-import { memo, useDeferredValue, useMemo, useRef } from 'react';
+import { lazy, memo, Suspense, useDeferredValue, useMemo, useRef } from 'react';
 import type { ReactNode } from 'react';
 
 import { CodeBlock } from '../../components/code.tsx';
+import type { HighlightedProps } from './highlighted.tsx';
 import { blocksOf, isJson, linkOf, nothing, unescaped } from './markdown.ts';
 import styles from './playground.module.css';
+
+const plain = { default: ({ code }: HighlightedProps): ReactNode => code };
+/** Where it cannot be loaded, code stays plain. */
+const HighlightedCode = lazy(() => import('./highlighted.tsx').catch(() => plain));
+
+interface CodeProps extends HighlightedProps {
+  readonly label: string;
+  readonly wrap?: boolean;
+}
+
+/** Code that a model has written, with colours where its language is known. */
+export function AnswerCode({ code, info, ...others }: CodeProps) {
+  const shown =
+    info === undefined ? (
+      code
+    ) : (
+      <Suspense fallback={code}>
+        <HighlightedCode code={code} info={info} />
+      </Suspense>
+    );
+  return <CodeBlock code={code} shown={shown} {...others} />;
+}
 
 interface TextProps {
   readonly text: string;
@@ -17,7 +40,7 @@ export const TextBlock = memo(function TextBlock({ text, isOpen }: TextProps) {
   // Where it comes faster than it is read, what is between is left out.
   const shown = useDeferredValue(text);
   const isWhole = useMemo(() => !isOpen && isJson(shown), [isOpen, shown]);
-  return isWhole ? <CodeBlock code={shown} label="json" wrap /> : <Markdown text={shown} />;
+  return isWhole ? <AnswerCode code={shown} info="json" label="json" wrap /> : <Markdown text={shown} />;
 });
 
 function Markdown({ text }: Pick<TextProps, 'text'>) {
@@ -38,7 +61,7 @@ const BlockElement = memo(function BlockElement({ of }: { readonly of: Token }):
     case 'space':
       return null;
     case 'code':
-      return <CodeBlock code={token.text} label={token.lang?.trim() || 'code'} />;
+      return <AnswerCode code={token.text} info={token.lang} label={token.lang?.trim() || 'code'} />;
     case 'heading':
       // Not of the page's own outline.
       return (
