@@ -5,12 +5,12 @@
  */
 export const lineBudgets: Readonly<Record<string, number>> = {
   src: 5,
-  'src/account-api': 11551,
-  'src/accounts': 4588,
+  'src/account-api': 11651,
+  'src/accounts': 4640,
   'src/app': 5319,
-  'src/billing': 6876,
+  'src/billing': 6965,
   'src/catalog': 705,
-  'src/cli': 10731,
+  'src/cli': 10785,
   'src/config': 5710,
   'src/generation': 653,
   'src/inference/batches': 1444,
@@ -26,12 +26,12 @@ export const lineBudgets: Readonly<Record<string, number>> = {
   'src/inference/model-files': 2416,
   'src/inference/openapi': 1376,
   'src/inference/output-parsers': 1885,
-  'src/inference/pipeline': 6526,
+  'src/inference/pipeline': 6530,
   'src/inference/routing': 2428,
   'src/notifications': 591,
-  'src/platform': 7497,
+  'src/platform': 7498,
   'src/prove': 1231,
-  'src/store': 20934,
+  'src/store': 21088,
   'src/tax': 150,
 };
 
@@ -40,7 +40,7 @@ export const fileLinesMax = 500;
 
 /** Files that have more, and how many they may have. The tables of the database are one description. */
 export const longFiles: Readonly<Record<string, number>> = {
-  'src/store/schema/tables.ts': 1432,
+  'src/store/schema/tables.ts': 1438,
 };
 
 /** `src/inference/engines/openai/x.ts` counts for `src/inference/engines`, `src/store/x.ts` for `src/store`. */

@@ -5,6 +5,7 @@ import { readAccountLimits } from '../accounts/key-limits.ts';
 import type { Repositories } from '../store/repositories/repositories.ts';
 import type { Account, BillingDetails } from '../store/repositories/accounts.ts';
 import { taxStatuses } from '../tax/tax.ts';
+import { modelBudgetsSchema, modelBudgetsShown } from './limit-object.ts';
 import { rateSchema, ratesShown } from './rate-fields.ts';
 import { tierSchema, tiersShown } from './tier-fields.ts';
 import { centsOf, nullable, secondsOf, secondsOrNull, wholeOf } from './wire.ts';
@@ -56,6 +57,7 @@ export const accountSchema = Type.Object({
   credit_limit_cents: Type.Integer({ description: 'How far below zero the balance may go.' }),
   max_concurrency: nullable(Type.Integer({ description: 'null: the limit of its plan, or of the server.' })),
   ...rateSchema,
+  ...modelBudgetsSchema,
   ...tierSchema,
   zdr_required: Type.Boolean({ description: zdrRequiredText }),
   allowed_models: nullable(Type.Array(Type.String(), { description: 'null: all.' })),
@@ -122,6 +124,7 @@ export async function accountObjects(
     ]),
   );
   const spending = await spendLimits(ids, repositories, now);
+  const modelBudgets = await modelBudgetsShown(ids, repositories, now);
   return accounts.map((account): AccountObject => {
     const limits = readAccountLimits(account.limits);
     const { concurrencyMax = null, zdrRequired = false } = limits;
@@ -137,6 +140,7 @@ export async function accountObjects(
       credit_limit_cents: centsOf(account.creditLimitMicrocents),
       max_concurrency: concurrencyMax,
       ...ratesShown(limits),
+      ...modelBudgets(account.id),
       ...tiersShown(limits),
       zdr_required: zdrRequired,
       allowed_models: account.models === null ? null : [...account.models],

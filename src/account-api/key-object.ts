@@ -6,7 +6,7 @@ import { roles } from '../accounts/role.ts';
 import { periodOf } from '../store/budget.ts';
 import type { Repositories } from '../store/repositories/repositories.ts';
 import type { ApiKey } from '../store/repositories/keys.ts';
-import { limitOf, limitSchema } from './limit-object.ts';
+import { limitOf, limitSchema, modelBudgetsSchema, modelBudgetsShown } from './limit-object.ts';
 import { rateSchema, ratesShown } from './rate-fields.ts';
 import { tierSchema, tiersShown } from './tier-fields.ts';
 import { nullable, secondsOf, secondsOrNull, wholeOf } from './wire.ts';
@@ -41,6 +41,7 @@ export const keySchema = Type.Object({
   zdr_only: Type.Boolean(),
   max_concurrency: nullable(Type.Integer()),
   ...rateSchema,
+  ...modelBudgetsSchema,
   ...tierSchema,
   session_budget_cents: nullable(Type.Integer({ description: 'What one conversation may cost.' })),
   tags: Type.Array(Type.String()),
@@ -71,6 +72,7 @@ export async function keyObjects(
   const budgets = new Map(
     (await repositories.budgetsOf({ subjects: ids, at: now })).map((budget) => [budget.balance.subject, budget]),
   );
+  const modelBudgets = await modelBudgetsShown(ids, repositories, now);
   const used = new Map(
     (await repositories.lastUseOfKeys({ accountId, keyIds: ids })).map(({ keyId, at }) => [keyId, at]),
   );
@@ -99,6 +101,7 @@ export async function keyObjects(
       zdr_only: limits.zdrOnly ?? false,
       max_concurrency: limits.concurrencyMax ?? null,
       ...ratesShown(limits),
+      ...modelBudgets(key.id),
       ...tiersShown(limits),
       session_budget_cents: limits.sessionCents ?? null,
       tags: [...key.tags],

@@ -3,9 +3,12 @@ import Type from 'typebox';
 import type { Static } from 'typebox';
 
 import type { BudgetInput } from '../accounts/budget.ts';
+import { listMax } from '../accounts/key-limits.ts';
+import type { OperationServices } from '../accounts/operation.ts';
 import { ApiError } from '../platform/errors.ts';
 import type { Budget, BudgetPeriod } from '../store/budget.ts';
 import type { BudgetStatus } from '../store/repositories/budgets.ts';
+import type { Repositories } from '../store/repositories/repositories.ts';
 import { centsMax, centsOf, microcentsPerCent, nullable, secondsOrNull, wholeOf } from './wire.ts';
 
 const limitResets = ['daily', 'weekly', 'monthly'] as const;
@@ -36,7 +39,7 @@ export const limitSchema = {
 };
 
 /** Returns the shown fields; `undefined`: no budget. */
-export function limitOf(budget: BudgetStatus | undefined) {
+export function limitOf(budget: Omit<BudgetStatus, 'heldMicrocents'> | undefined) {
   const left = budget === undefined ? 0n : budget.amountMicrocents - budget.spentMicrocents;
   return {
     limit_cents: budget === undefined ? null : centsOf(budget.amountMicrocents),
@@ -47,12 +50,74 @@ export function limitOf(budget: BudgetStatus | undefined) {
   };
 }
 
+/** The same for single models. */
+export const modelBudgetsSchema = {
+  budgets_by_model: Type.Array(Type.Object({ model: Type.String(), ...limitSchema }), {
+    description: 'What may be spent on single models, in addition to the limit of all together; ids in lower case.',
+  }),
+};
+
+/** The shown fields of each key or account. */
+export async function modelBudgetsShown(ownerIds: readonly string[], repositories: Repositories, now: number) {
+  const budgets = await repositories.modelBudgetsOf({ ownerIds, at: now });
+  return (ownerId: string): Static<Type.TObject<typeof modelBudgetsSchema>> => ({
+    budgets_by_model: budgets
+      .filter((budget) => budget.ownerId === ownerId)
+      .map((budget) => ({ model: budget.modelId, ...limitOf(budget) })),
+  });
+}
+
 /** Fields that can be set. */
 export const limitSettings = {
   /** Ten billion dollars in cents: the maximum of a budget. */
   limit_cents: Type.Optional(nullable(Type.Integer({ minimum: 0, maximum: centsMax }))),
   limit_reset: Type.Optional(nullable(Type.Enum([...limitResets], { description: 'null: the limit never renews.' }))),
 };
+
+/** Fields that set budgets of single models; the list replaces the earlier one. */
+export const modelBudgetSettings = {
+  budgets_by_model: Type.Optional(
+    Type.Array(
+      Type.Object(
+        {
+          model: Type.String({ minLength: 1, maxLength: 128, pattern: '^\\S+$' }),
+          limit_cents: Type.Integer({ minimum: 0, maximum: centsMax }),
+          limit_reset: limitSettings.limit_reset,
+        },
+        { additionalProperties: false },
+      ),
+      {
+        maxItems: listMax,
+        description:
+          'What may be spent on single models; replaces the earlier list. A limit without limit_reset never renews.',
+      },
+    ),
+  ),
+};
+export type ModelBudgetSettings = {
+  -readonly [Name in keyof typeof modelBudgetSettings]?: Static<(typeof modelBudgetSettings)[Name]>;
+};
+
+/** The budgets of models that change, with those that are not in the list any more; an entry without a budget removes it. */
+export async function modelBudgetsAskedFor(
+  { budgets_by_model: asked }: ModelBudgetSettings,
+  ownerId: string,
+  { repositories, now }: Pick<OperationServices, 'repositories' | 'now'>,
+): Promise<readonly { readonly model: string; readonly budget: BudgetInput | undefined }[]> {
+  if (asked === undefined) return [];
+  const known = await repositories.modelBudgetsOf({ ownerIds: [ownerId], at: now() });
+  const there = new Map(asked.map(({ model, ...limit }) => [model.toLowerCase(), budgetAskedFor(limit, null)!]));
+  const changed = [...there].filter(([model, { microcents, per }]) => {
+    const before = known.find(({ modelId }) => modelId === model);
+    return before?.amountMicrocents !== BigInt(microcents) || before.per !== per;
+  });
+  return [
+    // First, so that there is room for the others.
+    ...known.filter(({ modelId }) => !there.has(modelId)).map(({ modelId }) => ({ model: modelId, budget: undefined })),
+    ...changed.map(([model, budget]) => ({ model, budget })),
+  ];
+}
+
 type LimitSettings = { -readonly [Field in keyof typeof limitSettings]?: Static<(typeof limitSettings)[Field]> };
 
 /** The requested budget, based on the `known` one; null: none, `undefined`: unchanged. */

@@ -6,6 +6,7 @@ import { limitCentsMax, limitMax, listMax } from '../accounts/key-limits.ts';
 import type { RateLimits, Rates } from '../accounts/key-limits.ts';
 import type { ModelConfig } from '../config/config.ts';
 import { ApiError } from '../platform/errors.ts';
+import type { ModelBudgetSettings } from './limit-object.ts';
 import { nullable } from './wire.ts';
 
 const rate = Type.Integer({ minimum: 1, maximum: limitMax });
@@ -90,7 +91,8 @@ export function ratesAskedFor(body: RateSettings, known: RateLimits) {
  * exist.
  */
 export function checkModels(
-  body: { readonly allowed_models?: readonly string[] | null } & Pick<RateSettings, 'limits_by_model'>,
+  body: { readonly allowed_models?: readonly string[] | null } & Pick<RateSettings, 'limits_by_model'> &
+    ModelBudgetSettings,
   config: () => { readonly models: readonly ModelConfig[] },
   accountId?: string,
 ): void {
@@ -99,6 +101,7 @@ export function checkModels(
   const named = {
     allowed_models: body.allowed_models,
     limits_by_model: body.limits_by_model?.map(({ model }) => model),
+    budgets_by_model: body.budgets_by_model?.map(({ model }) => model),
   };
   for (const [field, list] of Object.entries(named)) {
     if (list === undefined || list === null) continue;

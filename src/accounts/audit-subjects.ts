@@ -140,7 +140,7 @@ async function accountOf({ accountId }: OfAccount, { repositories }: OperationSe
 
 async function keyFacts({ keyId }: Subject, { repositories }: OperationServices): Promise<object | null> {
   const key = keyId === undefined ? undefined : await repositories.getKey({ keyId });
-  return key === undefined ? null : { ...shownKey(key), budget: await budgetOf(key.id, repositories) };
+  return key === undefined ? null : { ...shownKey(key), ...(await budgetsOf(key.id, repositories)) };
 }
 
 async function memberFacts(
@@ -155,7 +155,7 @@ async function memberFacts(
 
 async function accountFacts({ accountId }: Subject, { repositories }: OperationServices): Promise<object | null> {
   const account = accountId === null ? undefined : await repositories.getAccount({ accountId });
-  return account === undefined ? null : { ...shownAccount(account), budget: await budgetOf(account.id, repositories) };
+  return account === undefined ? null : { ...shownAccount(account), ...(await budgetsOf(account.id, repositories)) };
 }
 
 async function creditFacts(
@@ -166,6 +166,17 @@ async function creditFacts(
   const account = accountId === null ? undefined : await repositories.getAccount({ accountId });
   const balance = { balance_microcents: account?.balanceMicrocents ?? null };
   return answer === undefined ? balance : { ...balance, moved: answer.microcents, again: answer.again };
+}
+
+/** For all models, and by model. */
+async function budgetsOf(ownerId: string, repositories: Repositories) {
+  const ofModels = await repositories.modelBudgetsOf({ ownerIds: [ownerId], at: 0 });
+  const byModel = ofModels.map(({ modelId, amountMicrocents, per }) => [
+    modelId,
+    { microcents: amountMicrocents, per },
+  ]);
+  const budget = await budgetOf(ownerId, repositories);
+  return { budget, ...(byModel.length === 0 ? {} : { budgets_by_model: Object.fromEntries(byModel) as object }) };
 }
 
 async function budgetOf(subject: string, repositories: Repositories) {

@@ -1,7 +1,7 @@
 import { memberSubject, type Budget } from '../store/budget.ts';
 import type { AccountStatus } from '../store/database.ts';
 import type { AccountPrice } from '../store/repositories/account-prices.ts';
-import type { LoadedKey } from '../store/repositories/loaded-keys.ts';
+import type { LoadedKey, ModelBudget } from '../store/repositories/loaded-keys.ts';
 import { keyAccess, readAccountLimits, readLimits, scopedRates, tiersOf } from './key-limits.ts';
 import type { KeyAccess, ScopedRates } from './key-limits.ts';
 import { lookUpHash, parseKey } from './key.ts';
@@ -30,6 +30,8 @@ export interface Caller {
     readonly zdrRequired?: boolean | undefined;
     /** The budget shared by all of its keys. */
     readonly budget?: Budget | undefined;
+    /** What all of its keys together may spend on single models, by their ids in lower case; undefined: no such limits. */
+    readonly modelBudgets?: ReadonlyMap<string, Budget> | undefined;
     /** Rates that replace the list prices now or later; undefined: none. */
     readonly rates?: readonly AccountPrice[] | undefined;
   };
@@ -61,6 +63,8 @@ export interface LiveKey {
   readonly isPlanKey?: boolean | undefined;
   /** Its budget. */
   readonly budget?: Budget | undefined;
+  /** Its budgets for single models, as for its account. */
+  readonly modelBudgets?: ReadonlyMap<string, Budget> | undefined;
   /** The budget of its user in the account, shared by all of their keys. */
   readonly member?: { readonly id: string; readonly budget: Budget } | undefined;
   /** Tags added to those of each request. */
@@ -103,6 +107,7 @@ export interface KnownAccount {
   /** JSON; see accounts/key-limits.ts. */
   readonly limits: string | null;
   readonly budget: Budget | null;
+  readonly modelBudgets?: readonly ModelBudget[] | null | undefined;
   readonly rates: readonly AccountPrice[];
 }
 
@@ -329,6 +334,7 @@ export class Directory {
         ...limitsOf(key.limits),
         models: setOf(key.models),
         budget: key.budget ?? undefined,
+        modelBudgets: byModel(key.modelBudgets),
         member: memberOf(key),
         tags: key.tags === undefined || key.tags.length === 0 ? undefined : key.tags,
         isManagement: key.isManagement === true ? true : undefined,
@@ -354,6 +360,7 @@ export class Directory {
       plan: key.accountPlan,
       limits: key.accountLimits,
       budget: key.accountBudget,
+      modelBudgets: key.accountModelBudgets,
       rates: rates.get(accountId) ?? [],
     });
   }
@@ -364,7 +371,7 @@ export class Directory {
     return entry;
   }
 
-  #set(entry: AccountEntry, { id, status, models, plan, limits, budget, rates }: KnownAccount): void {
+  #set(entry: AccountEntry, { id, status, models, plan, limits, budget, modelBudgets, rates }: KnownAccount): void {
     const own = readAccountLimits(limits);
     const { zdrRequired } = own;
     entry.caller = {
@@ -375,6 +382,7 @@ export class Directory {
       zdrRequired,
       ...tiersOf(own),
       budget: budget ?? undefined,
+      modelBudgets: byModel(modelBudgets),
       rates: rates.length === 0 ? undefined : rates,
     };
     const wasActive = entry.isActive;
@@ -449,6 +457,11 @@ function limitsOf(text: string | null): Pick<LiveKey, 'access' | 'rates' | 'isPl
 
 const setOf = (models: readonly string[] | null): ReadonlySet<string> | undefined =>
   models === null ? undefined : new Set(models);
+
+const byModel = (budgets: readonly ModelBudget[] | null | undefined): ReadonlyMap<string, Budget> | undefined =>
+  budgets === undefined || budgets === null || budgets.length === 0
+    ? undefined
+    : new Map(budgets.map(({ modelId, amountMicrocents, per }) => [modelId, { amountMicrocents, per }]));
 
 const memberOf = ({ accountId, userId, memberBudget }: LoadedKey): LiveKey['member'] =>
   userId === null || memberBudget === undefined || memberBudget === null

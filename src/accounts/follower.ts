@@ -1,5 +1,5 @@
 import type { Change, FollowedRepositories, Follows } from '../store/feed.ts';
-import { readMemberSubject } from '../store/budget.ts';
+import { readMemberSubject, readModelSubject } from '../store/budget.ts';
 import type { LoadedKey } from '../store/repositories/loaded-keys.ts';
 import { ratesOf } from './account-rates.ts';
 import type { Directory } from './directory.ts';
@@ -45,9 +45,13 @@ export class Follower implements Follows {
     const refsOf = (prefix: string): readonly string[] => [
       ...new Set(changes.filter(({ kind }) => kind.startsWith(prefix)).map(({ ref }) => ref)),
     ];
-    await this.#followKeys(refsOf('key_'), repositories);
+    // A budget for one model is read with the rest of its key or account.
+    const ownersOf = (prefix: string): readonly string[] => [
+      ...new Set(refsOf(prefix).map((ref) => readModelSubject(ref)?.ownerId ?? ref)),
+    ];
+    await this.#followKeys(ownersOf('key_'), repositories);
     for (const subject of refsOf('member_budget')) await this.#followMember(subject, repositories);
-    for (const accountId of refsOf('account_')) await this.#followAccount(accountId, repositories);
+    for (const accountId of ownersOf('account_')) await this.#followAccount(accountId, repositories);
     // Called after the change is in force: otherwise a part that has not seen the change would request the returned lease again.
     for (const subject of [...refsOf('key_budget'), ...refsOf('member_budget'), ...refsOf('account_budget')])
       this.#options.budgetChanged?.(subject);
@@ -115,8 +119,9 @@ export class Follower implements Follows {
     const account = await repositories.getAccount({ accountId });
     if (account === undefined || account.isSystem) return;
     const budget = await repositories.getBudget({ subject: accountId });
+    const modelBudgets = await repositories.modelBudgetsOf({ ownerIds: [accountId], at: now() });
     const rates = await ratesOf([accountId], repositories, now());
-    directory.setAccount({ ...account, budget, rates: rates.get(accountId) ?? [] });
+    directory.setAccount({ ...account, budget, modelBudgets, rates: rates.get(accountId) ?? [] });
   }
 
   /** Once started, the service keeps following its own keys even if some were made with another secret. */

@@ -1,6 +1,6 @@
 import type { Usage } from '../generation/event.ts';
 import { costMicrocents, type Prices } from '../catalog/pricing.ts';
-import { balanceAt, type Budget, type BudgetOwner, type Balance } from '../store/budget.ts';
+import { balanceAt, modelSubject, type Balance, type Budget, type BudgetOwner } from '../store/budget.ts';
 
 /** What a hold is made for: the payer, the largest possible prompt and completion, and the token prices. */
 export interface Bill {
@@ -25,37 +25,56 @@ export interface Payer {
   readonly id: string;
   /** Held from and charged to in addition to the account's credit. */
   readonly budget?: Budget | undefined;
+  /** The same for single models, by their ids in lower case. */
+  readonly modelBudgets?: ReadonlyMap<string, Budget> | undefined;
 }
 
 /** A budget that a request is also held from and charged to. */
 export interface BudgetBill {
   readonly of: BudgetOwner;
+  /** The model that it is for; absent: all models together. */
+  readonly modelId?: string;
   readonly budget: Budget;
   /** The balance of the period in which the request started. */
   readonly balance: Balance;
 }
 
 /** Whether a budget is checked in addition to the account's credit, unless a plan pays. */
-export const hasBudget = ({ key, account }: Pick<Bill, 'key' | 'account'>): boolean =>
-  key.budget !== undefined || key.member !== undefined || account.budget !== undefined;
+export const hasBudget = ({ key, account, model }: Pick<Bill, 'key' | 'account' | 'model'>): boolean =>
+  key.budget !== undefined ||
+  key.member !== undefined ||
+  account.budget !== undefined ||
+  budgetForModel(key, model) !== undefined ||
+  budgetForModel(account, model) !== undefined;
+
+/** The budget of a payer for one model. */
+export const budgetForModel = ({ modelBudgets }: Payer, { id }: Bill['model']): Budget | undefined =>
+  modelBudgets?.get(id.toLowerCase());
 
 /** The budgets of the key, of the member it belongs to and of its account; undefined if there is none or a plan pays. */
 export function budgetsOf({
   key,
   account,
+  model,
   startedAt,
   plan,
-}: Pick<Bill, 'key' | 'account' | 'startedAt' | 'plan'>): readonly BudgetBill[] | undefined {
-  if (plan !== null || !hasBudget({ key, account })) return undefined;
+}: Pick<Bill, 'key' | 'account' | 'model' | 'startedAt' | 'plan'>): readonly BudgetBill[] | undefined {
+  if (plan !== null || !hasBudget({ key, account, model })) return undefined;
   const bills: BudgetBill[] = [];
   const payers = [
     ['key', key],
     ['member', key.member],
     ['account', account],
   ] as const;
-  for (const [of, payer] of payers)
-    if (payer?.budget !== undefined)
-      bills.push({ of, budget: payer.budget, balance: balanceAt(payer.id, payer.budget.per, startedAt) });
+  for (const [of, payer] of payers) {
+    if (payer === undefined) continue;
+    const { id, budget } = payer;
+    if (budget !== undefined) bills.push({ of, budget, balance: balanceAt(id, budget.per, startedAt) });
+    const ofModel = budgetForModel(payer, model);
+    if (ofModel === undefined) continue;
+    const balance = balanceAt(modelSubject(id, model.id), ofModel.per, startedAt);
+    bills.push({ of, modelId: model.id, budget: ofModel, balance });
+  }
   return bills;
 }
 

@@ -263,6 +263,35 @@ export class Billing {
     return least;
   }
 
+  async #takeFrom(
+    funds: Funds,
+    budgets: Funds['budgets'],
+    heldMicrocents: bigint,
+    more: bigint,
+  ): Promise<Funds | undefined> {
+    const next = { ...funds, budgets };
+    const added = budgetsBeside(next, funds);
+    this.#begin(added, (this.#options.now ?? Date.now)());
+    const taken: { readonly balanceId: string; readonly epoch: number }[] = [];
+    let there = 0n;
+    let isHeld = false;
+    try {
+      for (const { balance } of added) {
+        if (!(await this.#fund(balance.id, heldMicrocents))) return undefined;
+        taken.push({ balanceId: balance.id, epoch: this.#epoch });
+      }
+      if (more > 0n) there = await this.#holdServices.take(next, more);
+      isHeld = there === more && funds.epoch === this.#epoch;
+      return isHeld ? next : undefined;
+    } finally {
+      if (!isHeld) {
+        this.#holdServices.untake(next, there);
+        for (const one of taken) if (one.epoch === this.#epoch) this.#addFreed(one.balanceId, heldMicrocents);
+        this.#end(added);
+      }
+    }
+  }
+
   #begin(budgets: readonly BudgetBill[], startedAt: number): void {
     for (const { balance } of budgets) {
       const known = this.#ofBudgets.get(balance.id);
@@ -383,6 +412,12 @@ export class Billing {
           return 0n;
         });
       },
+      takeFrom: (funds, budgets, heldMicrocents, more) => this.#takeFrom(funds, budgets, heldMicrocents, more),
+      leave: (from, to, heldMicrocents) => {
+        const left = budgetsBeside(from, to);
+        if (from.epoch === this.#epoch) for (const { balance } of left) this.#addFreed(balance.id, heldMicrocents);
+        this.#end(left);
+      },
       untake: (funds, microcents) => {
         this.#heldMicrocents -= microcents;
         this.#returnUnused(funds, microcents);
@@ -424,6 +459,10 @@ export class Billing {
     else for (const balanceId of balanceIdsOf(accountId, budgets)) this.#addFreed(balanceId, microcents);
   }
 }
+
+/** The budgets that only the first has. */
+const budgetsBeside = (some: Funds, others: Funds): readonly BudgetBill[] =>
+  (some.budgets ?? []).filter(({ balance }) => others.budgets?.some((one) => one.balance.id === balance.id) !== true);
 
 const balanceIdsOf = (accountId: string, budgets: readonly BudgetBill[]): readonly string[] => [
   ...budgets.map(({ balance }) => balance.id),

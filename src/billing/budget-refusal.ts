@@ -6,16 +6,16 @@ import { dollars } from '../platform/dollars.ts';
 
 /**
  * Returns the 402 for a budget that does not cover a request (specification §7.6). Its amounts are the budget's; it also states whose
- * budget it is, its period and amount, and when it renews.
+ * budget it is, for which model if for one alone, its period and amount, and when it renews.
  */
 export function budgetRefusal(
-  { of, budget, balance }: BudgetBill,
+  { of, modelId, budget, balance }: BudgetBill,
   amounts: Readonly<Record<string, number | string>>,
 ): ApiError {
   const renewsAt = balance.endsAt === null ? undefined : new Date(balance.endsAt).toISOString();
   return new ApiError(
     'insufficient_credits',
-    `The budget of ${named[of]}, ${dollars(budget.amountMicrocents)} ${inWords[budget.per]}, does not cover this request. ` +
+    `The budget of ${named[of]}${modelId === undefined ? '' : ` for the model '${modelId}'`}, ${dollars(budget.amountMicrocents)} ${inWords[budget.per]}, does not cover this request. ` +
       `${renewsAt === undefined ? 'It does not renew' : `It renews at ${renewsAt}`}. ` +
       (of === 'member' ? 'Ask an owner or admin of the account to raise it' : 'Raise the budget') +
       ', or lower max_tokens.',
@@ -23,6 +23,7 @@ export function budgetRefusal(
       extra: {
         ...amounts,
         budget_of: of,
+        ...(modelId === undefined ? {} : { budget_model: modelId }),
         budget_period: budget.per,
         budget_limit_cents: flooredCents(budget.amountMicrocents),
         ...(renewsAt === undefined ? {} : { budget_renews_at: renewsAt }),

@@ -4,7 +4,7 @@ import type { Usage } from '../generation/event.ts';
 import type { Ledger, UsageRow } from '../store/ledger.ts';
 import { Deadlines } from '../platform/deadlines.ts';
 import type { Deadline } from '../platform/deadlines.ts';
-import { estimate, holdStepTokens } from './bill.ts';
+import { budgetsOf, estimate, holdStepTokens } from './bill.ts';
 import type { Bill, BudgetBill } from './bill.ts';
 import { isCharged } from './endings.ts';
 
@@ -45,6 +45,13 @@ export interface HoldServices {
   settle(funds: Funds, row: UsageRow, done: (outcome: Settled) => void): void;
   /** Takes at most this much more; returns a promise if the store must be asked. */
   take(funds: Funds, amount: bigint): bigint | Promise<bigint>;
+  /**
+   * The same of these budgets instead of those that it was taken from, which keep what they have: `heldMicrocents` of those that are new, and
+   * at least this much more of all. undefined: that is not there, and nothing was taken.
+   */
+  takeFrom(funds: Funds, budgets: Funds['budgets'], heldMicrocents: bigint, more: bigint): Promise<Funds | undefined>;
+  /** Gives back to the budgets that only the first has what was taken of them. */
+  leave(from: Funds, to: Funds, heldMicrocents: bigint): void;
   /** Returns an amount that was taken for a hold that has ended meanwhile. */
   untake(funds: Funds, amount: bigint): void;
   /** Called once: of the amount held, this much was charged. */
@@ -62,7 +69,7 @@ const settleDeadlineMs = 2_000;
 /** Money set aside for one request. It ends exactly once, by `settle` or by `close`. */
 export class Hold {
   #bill: Bill;
-  readonly #funds: Funds;
+  #funds: Funds;
   readonly #services: HoldServices;
   readonly #openLimit: Deadline;
   #heldMicrocents: bigint;
@@ -144,6 +151,11 @@ export class Hold {
       return true;
     };
     const missing = amount - this.#heldMicrocents;
+    const budgets = budgetsOf(bill);
+    if (!isSame(budgets, this.#funds.budgets))
+      return this.#changeFunds(budgets, missing > 0n ? missing : 0n).then(
+        (taken) => taken !== undefined && bind(taken),
+      );
     const taken = missing > 0n ? this.#services.take(this.#funds, missing) : 0n;
     if (typeof taken === 'bigint') return bind(taken);
     return taken.then((later) => {
@@ -151,6 +163,21 @@ export class Hold {
       this.#services.untake(this.#funds, later);
       return false;
     });
+  }
+
+  /** Another model may have budgets of its own. Resolves with what was taken in addition; undefined: the budgets do not cover it. */
+  async #changeFunds(budgets: Funds['budgets'], missing: bigint): Promise<bigint | undefined> {
+    const [before, heldMicrocents] = [this.#funds, this.#heldMicrocents];
+    const funds = await this.#services.takeFrom(before, budgets, heldMicrocents, missing);
+    if (funds === undefined) return undefined;
+    if (this.#state === 'open' && !this.#isClosing) {
+      this.#funds = funds;
+      this.#services.leave(before, funds, heldMicrocents);
+      return missing;
+    }
+    this.#services.untake(funds, missing);
+    this.#services.leave(funds, before, heldMicrocents);
+    return undefined;
   }
 
   #extend(usage: Usage, wanted: Usage, missing: bigint, taken: bigint): boolean {
@@ -249,6 +276,9 @@ export class Hold {
     this.#services.closed(this.#funds, this.#heldMicrocents, charged);
   }
 }
+
+const isSame = (some: Funds['budgets'] = [], others: Funds['budgets'] = []): boolean =>
+  some.length === others.length && some.every(({ balance }, index) => balance.id === others[index]!.balance.id);
 
 const wantedCompletion = (used: number, max: number): number =>
   used < max ? Math.min(used + holdStepTokens, max) : used + holdStepTokens;

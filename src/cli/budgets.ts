@@ -28,6 +28,7 @@ interface BudgetOptions {
   readonly none?: boolean;
   /** A member of the account, by address or id. */
   readonly member?: string;
+  readonly model?: string;
 }
 
 /** Sets, replaces or removes the budget of a key, an account or one of its members. */
@@ -39,9 +40,15 @@ export const budgetRow = (of: 'key' | 'account', about: string, more: CommandRow
     word('[dollars]', 'the amount, for example 10.00', dollarsToMicrocents),
     periodOption('--per <period>'),
     option('--none', 'no budget'),
+    option('--model <model>', 'a budget for this model alone, in addition to the one for all'),
     ...more,
   ],
-  run: async (context: Context, { per, none, member: named }: BudgetOptions, id: string, amount?: bigint) => {
+  run: async (
+    context: Context,
+    { per, none, member: named, model: modelNamed }: BudgetOptions,
+    id: string,
+    amount?: bigint,
+  ) => {
     const [{ OperationError }, { reading, writing }] = await Promise.all([
       import('../accounts/operation.ts'),
       import('./database.ts'),
@@ -51,25 +58,41 @@ export const budgetRow = (of: 'key' | 'account', about: string, more: CommandRow
     const member = named === undefined ? undefined : await reading(context, (reader) => memberNamed(reader, id, named));
     if (named !== undefined && member === undefined)
       throw new OperationError(`The account ${id} has no member ${named}.`);
+    if (member !== undefined && modelNamed !== undefined)
+      throw new OperationError('A member has no budgets of single models: give --member or --model.');
+    const model = modelNamed === undefined ? undefined : await modelMeant(context, modelNamed, none === true);
     const answer = await writing(
       context,
       member !== undefined
         ? { kind: 'budget_member', accountId: id, userId: member.userId, budget }
         : of === 'key'
-          ? { kind: 'budget_key', keyId: id, budget }
-          : { kind: 'budget_account', accountId: id, budget },
+          ? { kind: 'budget_key', keyId: id, model, budget }
+          : { kind: 'budget_account', accountId: id, model, budget },
     );
     const shown = budgetSet(answer);
     const name = member?.email ?? answer.id;
-    context.print.result({ id: member?.userId ?? answer.id, budget: shown === undefined ? null : budgetJson(shown) }, [
+    const on = answer.model === null ? '' : ` on ${answer.model}`;
+    const json = {
+      id: member?.userId ?? answer.id,
+      ...(answer.model === null ? {} : { model: answer.model }),
+      budget: shown === undefined ? null : budgetJson(shown),
+    };
+    context.print.result(json, [
       shown === undefined
-        ? `${name} has no budget from now on.`
-        : `${name} may spend ${inWords(shown)} from now on; running requests continue. ` +
+        ? `${name} has no budget${on === '' ? '' : ` of its own${on}`} from now on.`
+        : `${name} may spend ${inWords(shown)}${on} from now on; running requests continue. ` +
           `${dollars(shown.spentMicrocents)} is spent${renewal(shown)}.`,
     ]);
     return 0;
   },
 });
+
+/** The budget of a model that is gone can still be removed. */
+async function modelMeant(context: Context, named: string, isRemoved: boolean): Promise<string> {
+  if (isRemoved) return named;
+  const { configuredModels } = await import('./configured-model.ts');
+  return configuredModels(context, [named])[0]!;
+}
 
 async function memberNamed({ repositories }: Reader, accountId: string, named: string) {
   for (let after: string | undefined; ;) {
@@ -112,7 +135,11 @@ const budgetJson = (budget: Shown) => ({
 
 /** The budget cell in the list of keys, whose figures include their cost in a period. */
 export function keyBudget(key: KeyObject): string {
-  if (key.limit_microcents === null) return '–';
+  return withModels(keyBudgetOfAll(key), key);
+}
+
+function keyBudgetOfAll(key: KeyObject): string | undefined {
+  if (key.limit_microcents === null) return undefined;
   const [per, spent] = (
     {
       daily: ['day', key.usage_daily],
@@ -131,16 +158,43 @@ export function keyBudget(key: KeyObject): string {
 }
 
 /** The budget cell in the list of accounts. */
-export const accountBudget = ({ spend_limit: limit }: AccountObject): string =>
-  limit === null
-    ? '–'
-    : budgetCell({
-        amountMicrocents: BigInt(limit.threshold_microcents),
-        per: limit.interval ?? 'total',
-        spentMicrocents: BigInt(limit.spent_microcents),
-        heldMicrocents: BigInt(limit.held_microcents),
-        renewsAt: limit.resets_at === null ? null : limit.resets_at * 1000,
-      });
+export function accountBudget(account: AccountObject): string {
+  const { spend_limit: limit } = account;
+  const ofAll =
+    limit === null
+      ? undefined
+      : budgetCell({
+          amountMicrocents: BigInt(limit.threshold_microcents),
+          per: limit.interval ?? 'total',
+          spentMicrocents: BigInt(limit.spent_microcents),
+          heldMicrocents: BigInt(limit.held_microcents),
+          renewsAt: limit.resets_at === null ? null : limit.resets_at * 1000,
+        });
+  return withModels(ofAll, account);
+}
+
+const periodOfReset = { daily: 'day', weekly: 'week', monthly: 'month' } as const;
+
+/** With the budgets of single models: `…; on demo: $1.00 a month: …`. */
+function withModels(
+  ofAll: string | undefined,
+  { budgets_by_model: budgets }: Pick<KeyObject, 'budgets_by_model'>,
+): string {
+  const ofModels = budgets.flatMap(({ model, limit_microcents: amount, limit_remaining_microcents: left, ...limit }) =>
+    amount === null || left === null
+      ? []
+      : [
+          `on ${model}: ${budgetCell({
+            amountMicrocents: BigInt(amount),
+            per: limit.limit_reset === null ? 'total' : periodOfReset[limit.limit_reset],
+            spentMicrocents: BigInt(amount - left),
+            heldMicrocents: 0n,
+            renewsAt: limit.limit_resets_at === null ? null : limit.limit_resets_at * 1000,
+          })}`,
+        ],
+  );
+  return [...(ofAll === undefined ? [] : [ofAll]), ...ofModels].join('; ') || '–';
+}
 
 /** `$10.00 a month: $2.50 spent, $0.10 held, $7.40 left, renews 2026-12-01`. */
 function budgetCell(budget: Shown): string {

@@ -145,6 +145,7 @@ export const errorExamples: Readonly<Record<ErrorCode, ErrorExample>> = {
         'key',
       ],
       budget_period: ['`day`, `week`, `month` or `total`, of that budget', 'month'],
+      budget_model: ['the model, if the budget is for this model alone', 'your-model'],
       budget_limit_cents: ['the budget, in whole cents; the amounts above then refer to it', 1000],
       budget_renews_at: ['when the budget renews, in UTC; left out for a total', '2026-12-01T00:00:00.000Z'],
     },

@@ -26,9 +26,67 @@ export function readMemberSubject(
   return slash === -1 ? undefined : { accountId: subject.slice(0, slash), userId: subject.slice(slash + 1) };
 }
 
+/** What a key or an account may spend on one model; its id is in lower case, because ids match case-insensitively. */
+export interface ModelSubject {
+  readonly ownerId: string;
+  readonly modelId: string;
+}
+
+/** Escaped, so that ids of models are not taken for the parts of a balance's id. */
+export const modelSubject = (ownerId: string, modelId: string): string =>
+  `${ownerId}@${encodeURIComponent(modelId.toLowerCase())}`;
+
+/** undefined: the subject is not one model's part of a key or an account. */
+export function readModelSubject(subject: string): ModelSubject | undefined {
+  const at = subject.indexOf('@');
+  return at === -1 ? undefined : { ownerId: subject.slice(0, at), modelId: decodeURIComponent(subject.slice(at + 1)) };
+}
+
+/**
+ * The budgets of one key or account that a request is charged to: the period of the budget for all models, and after an `@` that of the
+ * budget for its own model.
+ */
+export type ChargedPeriods = BudgetPeriod | `${BudgetPeriod | ''}@${BudgetPeriod}`;
+
+export const chargedPeriods = (
+  ofAll: BudgetPeriod | undefined,
+  ofModel: BudgetPeriod | undefined,
+): ChargedPeriods | null => (ofModel === undefined ? (ofAll ?? null) : `${ofAll ?? ''}@${ofModel}`);
+
+/** All values that name a budget for all models, or for the request's own, per this period. */
+export const chargedPer = (per: BudgetPeriod, of: 'all' | 'model'): readonly ChargedPeriods[] =>
+  of === 'model'
+    ? (['', ...budgetPeriods] as const).map((ofAll) => `${ofAll}@${per}` as const)
+    : [per, ...budgetPeriods.map((ofModel) => `${per}@${ofModel}` as const)];
+
+/** The periods of `ChargedPeriods`; null: no such budget. */
+export function periodsCharged(charged: ChargedPeriods | null): {
+  readonly ofAll: BudgetPeriod | null;
+  readonly ofModel: BudgetPeriod | null;
+} {
+  const [ofAll = '', ofModel = ''] = charged?.split('@') ?? [];
+  return { ofAll: periodNamed(ofAll), ofModel: periodNamed(ofModel) };
+}
+
+const periodNamed = (name: string): BudgetPeriod | null => budgetPeriods.find((per) => per === name) ?? null;
+
+/** The balances of one key or account that a request is charged to. */
+export function balancesOfOwner(
+  { ownerId, modelId }: ModelSubject,
+  charged: ChargedPeriods | null,
+  at: number,
+): readonly Balance[] {
+  if (charged === null) return [];
+  const { ofAll, ofModel } = periodsCharged(charged);
+  return [
+    ...(ofAll === null ? [] : [balanceAt(ownerId, ofAll, at)]),
+    ...(ofModel === null ? [] : [balanceAt(modelSubject(ownerId, modelId), ofModel, at)]),
+  ];
+}
+
 export interface Balance {
   readonly id: string;
-  /** The id of the key or account, or the result of `memberSubject`. */
+  /** The id of the key or account, or the result of `memberSubject` or `modelSubject`. */
   readonly subject: string;
   readonly per: BudgetPeriod;
   /** Milliseconds since 1970. */

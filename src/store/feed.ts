@@ -10,7 +10,7 @@ export interface Change {
 
 export type FollowedRepositories = Pick<
   Repositories,
-  'loadKeys' | 'countKeys' | 'getAccount' | 'getBudget' | 'listAccountPrices'
+  'loadKeys' | 'countKeys' | 'getAccount' | 'getBudget' | 'modelBudgetsOf' | 'listAccountPrices'
 >;
 
 /** Keeps memory in line with the database. Both methods may be called again for the same changes without harm. */

@@ -4,7 +4,7 @@
  * PostgreSQL. An error rolls them back. Locks that PostgreSQL needs are taken before.
  */
 import { dollars } from '../platform/dollars.ts';
-import { balanceAt, readMemberSubject } from './budget.ts';
+import { balanceAt, readMemberSubject, readModelSubject } from './budget.ts';
 import type { AccountStatus, ChangeKind } from './database.ts';
 import type { BudgetChange, NewAccount, Transfer } from './ledger.ts';
 import { notRecorded, recordings, type Recording } from './recordings.ts';
@@ -139,7 +139,8 @@ export function* setCreditLimit(
  */
 export function* setBudget(change: BudgetChange): Steps<void> {
   const { kind, subject, budget, spentBeforeMicrocents, at, changeId } = change;
-  if ((yield liveSubject[kind](subject)).count === 0)
+  const ofModel = readModelSubject(subject);
+  if ((yield liveSubject[kind](ofModel?.ownerId ?? subject)).count === 0)
     throw new StoreError('not_found', `there is no ${kind.slice(0, -'_budget'.length)} ${subject}`);
   yield recordChange(changeId, at, kind, subject);
   if (budget === null) {
@@ -148,9 +149,9 @@ export function* setBudget(change: BudgetChange): Steps<void> {
   }
   const { amountMicrocents: amount, per } = budget;
   yield step(
-    `insert into budget (subject, amount, per, set_at) values (?, ?, ?, ?)
+    `insert into budget (subject, amount, per, set_at, owner, model_id) values (?, ?, ?, ?, ?, ?)
      on conflict (subject) do update set amount = excluded.amount, per = excluded.per, set_at = excluded.set_at`,
-    ...[subject, amount, per, at],
+    ...[subject, amount, per, at, ofModel?.ownerId ?? null, ofModel?.modelId ?? null],
   );
   const { id, startsAt, endsAt } = balanceAt(subject, per, at);
   yield step(

@@ -183,7 +183,7 @@ export interface Reinstated {
 
 export interface BudgetChange {
   readonly kind: `${BudgetOwner}_budget`;
-  /** The id of the key or account, or the result of `memberSubject`. */
+  /** The id of the key or account, or the result of `memberSubject` or `modelSubject`. */
   readonly subject: string;
   /** null: no budget from now on. */
   readonly budget: Budget | null;

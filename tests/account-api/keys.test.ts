@@ -145,6 +145,44 @@ test('limits of single models: set as a list, shown, counted apart, named by the
   assert.deepEqual((await api('PATCH', path, { limits_by_model: [] })).body.limits_by_model, []);
 });
 
+test('budgets of single models: set as a list, shown with what is spent, named by the refusal, and removed', async () => {
+  const { id, key } = await made({ budgets_by_model: [{ model: 'DEMO', limit_cents: 5, limit_reset: 'daily' }] });
+  const path = `/v1/keys/${id}`;
+  const shown = async () => {
+    const [{ model, limit_cents, limit_reset, limit_microcents, limit_remaining_microcents: left }] = (
+      await api('GET', path)
+    ).body.budgets_by_model;
+    return [model, limit_cents, limit_reset, limit_microcents - left > 0];
+  };
+  assert.deepEqual(await shown(), ['demo', 5, 'daily', false]);
+  assert.equal(await statusOf(key), 200);
+  assert.deepEqual(await shown(), ['demo', 5, 'daily', true]);
+  const patch = async (budgets_by_model: unknown) => await api('PATCH', path, { budgets_by_model });
+  assert.equal((await patch([{ model: 'demo', limit_cents: 0 }])).status, 200);
+  const answer = await service.chat(ask, { key });
+  const { error } = (await answer.json()) as { readonly error: Readonly<Record<string, unknown>> };
+  assert.deepEqual(
+    [answer.status, error['code'], error['budget_of'], error['budget_model'], error['budget_period']],
+    [402, 'insufficient_credits', 'key', 'demo', 'total'],
+  );
+  assert.match(
+    String(error['message']),
+    /^The budget of this key for the model 'demo', \$0\.00 in total, does not cover/,
+  );
+  assert.equal((await patch([{ model: 'nothing', limit_cents: 1 }])).status, 400);
+  assert.equal((await patch([{ model: 'demo', limit_cents: -1 }])).status, 422);
+  // What is left out stays.
+  assert.equal((await api('PATCH', path, { name: 'x' })).body.budgets_by_model.length, 1);
+  assert.deepEqual((await patch([])).body.budgets_by_model, []);
+  assert.equal(await statusOf(key), 200);
+  const account = await api('PATCH', '/v1/account', { budgets_by_model: [{ model: 'demo', limit_cents: 0 }] });
+  assert.deepEqual([account.status, account.body.budgets_by_model[0].limit_microcents], [200, 0]);
+  const refused = (await (await service.chat(ask, { key })).json()) as typeof error;
+  assert.equal((refused['error'] as typeof error)['budget_of'], 'account');
+  assert.deepEqual((await api('PATCH', '/v1/account', { budgets_by_model: [] })).body.budgets_by_model, []);
+  assert.equal(await statusOf(key), 200);
+});
+
 test('the budget of a conversation ends an agent that repeats itself, in words for people, and no other conversation', async () => {
   const { id, key } = await made({ session_budget_cents: 1 });
   // Long enough that some dozens of requests cost a cent.

@@ -7,12 +7,19 @@ import type { TestContext } from 'node:test';
 
 import { issueKey } from '../../src/accounts/key.ts';
 import { openSecret } from '../../src/accounts/secret.ts';
-import { budgetsOf, holdStepTokens } from '../../src/billing/bill.ts';
+import { budgetsOf, estimate, holdStepTokens } from '../../src/billing/bill.ts';
 import type { Bill } from '../../src/billing/bill.ts';
 import { Billing, freeBalancesOf } from '../../src/billing/billing.ts';
 import type { Hold } from '../../src/billing/hold.ts';
 import { ApiError } from '../../src/platform/errors.ts';
-import { budgetPeriods, balanceAt, memberSubject } from '../../src/store/budget.ts';
+import {
+  balanceAt,
+  budgetPeriods,
+  chargedPeriods,
+  memberSubject,
+  modelSubject,
+  readModelSubject,
+} from '../../src/store/budget.ts';
 import type { Budget, BudgetOwner, BudgetPeriod } from '../../src/store/budget.ts';
 import type { SqliteStore } from '../../src/store/sqlite/store.ts';
 import { openSqliteStore } from '../../src/store/sqlite/store.ts';
@@ -94,18 +101,33 @@ interface Subject {
   readonly id: string;
   /** Of a key: the member it belongs to. */
   readonly member?: Subject | undefined;
+  /** Of a key or an account: its part for one model. */
+  readonly ofModel?: Subject | undefined;
   budget: Budget | undefined;
 }
 
-const billOf = (key: Subject, account: Subject, startedAt: number, promptTokens: number, completionTokensMax: number) =>
+const modelId = 'Org/Model:8b';
+const byModel = ({ ofModel }: Subject): ReadonlyMap<string, Budget> | undefined =>
+  ofModel?.budget === undefined ? undefined : new Map([[modelId.toLowerCase(), ofModel.budget]]);
+
+const billOf = (
+  key: Subject,
+  account: Subject,
+  startedAt: number,
+  promptTokens: number,
+  completionTokensMax: number,
+  model = 'model',
+) =>
   bill(accountId, promptTokens, completionTokensMax, {
     // As they are now: a request keeps the budgets that it began with.
     key: {
       id: key.id,
       budget: key.budget,
+      modelBudgets: byModel(key),
       member: key.member?.budget === undefined ? undefined : { id: key.member.id, budget: key.member.budget },
     },
-    account: { id: accountId, budget: account.budget },
+    account: { id: accountId, budget: account.budget, modelBudgets: byModel(account) },
+    model: { id: model },
     startedAt,
   });
 
@@ -115,13 +137,14 @@ function receiptOf(
   completionTokens: number,
   ending: 'finished' | 'failed' | 'credit',
 ) {
-  const ofOwner = (of: BudgetOwner) => budgetsOf(made)?.find((one) => one.of === of);
-  const perOf = (of: BudgetOwner) => ofOwner(of)?.budget.per ?? null;
+  const ofOwner = (of: BudgetOwner, isForModel = false) =>
+    budgetsOf(made)?.find((one) => one.of === of && (one.modelId !== undefined) === isForModel);
+  const perOf = (of: BudgetOwner) => chargedPeriods(ofOwner(of)?.budget.per, ofOwner(of, true)?.budget.per);
   const row = receipt(made, promptTokens, completionTokens, ending);
   const { key, startedAt } = made;
   const memberBudget = ofOwner('member')?.balance.id ?? null;
   const budgets = { keyBudget: perOf('key'), accountBudget: perOf('account'), memberBudget };
-  return { ...row, keyId: key.id, startedAt, endedAt: startedAt, ...budgets };
+  return { ...row, keyId: key.id, modelId: made.model.id, startedAt, endedAt: startedAt, ...budgets };
 }
 
 const refusalOf = async (promise: Promise<unknown>): Promise<ApiError> => {
@@ -137,7 +160,7 @@ const refusalOf = async (promise: Promise<unknown>): Promise<ApiError> => {
 // --- the property
 
 interface ActiveRequests {
-  readonly made: Bill;
+  made: Bill;
   readonly hold: Hold;
   readonly promptTokens: number;
   completionTokens: number;
@@ -192,6 +215,22 @@ class Model {
     return [this.freeCredit(), ...this.idsOf(made).map((id) => this.free(id))].reduce((a, b) => (a < b ? a : b));
   }
 
+  /** Whether the hold can be one of another model: its own budgets pay for all of it, the others for what is more. */
+  mayRebind({ made, hold }: ActiveRequests, to: Bill): boolean {
+    this.least(to);
+    const held = hold.heldMicrocents;
+    const { amount } = estimate(to, to.promptTokensMax);
+    const missing = amount > held ? amount - held : 0n;
+    const before = new Set(this.idsOf(made));
+    return (
+      this.freeCredit() >= missing &&
+      this.idsOf(to).every((id) => {
+        const more = before.has(id) ? missing : held + missing;
+        return this.free(id) >= more || more === 0n;
+      })
+    );
+  }
+
   setBudget(subject: Subject, budget: Budget | undefined): void {
     subject.budget = budget;
     if (budget === undefined) return;
@@ -200,8 +239,12 @@ class Model {
     for (const [other, balance] of this.balances)
       if (other.startsWith(`${subject.id}:${budget.per}`) && (balance.endsAt === null || balance.endsAt > this.now))
         balance.amount = budget.amountMicrocents;
+    const of = readModelSubject(subject.id);
     const isBeside = ({ made }: { readonly made: Bill }): boolean =>
-      (subject.of === 'account' || made.key.id === subject.id || this.isMembersKey(subject, made.key.id)) &&
+      (of === undefined || made.model.id.toLowerCase() === of.modelId) &&
+      (subject.of === 'account' ||
+        made.key.id === (of?.ownerId ?? subject.id) ||
+        this.isMembersKey(subject, made.key.id)) &&
       made.startedAt >= startsAt &&
       (endsAt === null || made.startedAt < endsAt) &&
       !this.idsOf(made).includes(id);
@@ -222,10 +265,12 @@ const step = fc.oneof(
     arbitrary: fc.record({
       do: fc.constant('hold' as const),
       key: fc.nat(2),
+      model: fc.constantFrom(modelId, 'model'),
       promptTokens: fc.nat(2_000),
       completionTokensMax: fc.integer({ min: 1, max: 6_000 }),
     }),
   },
+  { weight: 3, arbitrary: fc.record({ do: fc.constant('rebind' as const), hold: fc.nat() }) },
   { weight: 5, arbitrary: fc.record({ do: fc.constant('cover' as const), hold: fc.nat(), tokens: fc.nat(3_000) }) },
   {
     weight: 5,
@@ -240,7 +285,7 @@ const step = fc.oneof(
     weight: 3,
     arbitrary: fc.record({
       do: fc.constant('budget' as const),
-      subject: fc.nat(4),
+      subject: fc.nat(6),
       budget: fc.option(fc.record({ amount, per: fc.constantFrom<BudgetPeriod>(...budgetPeriods) }), { freq: 4 }),
     }),
   },
@@ -262,7 +307,8 @@ async function take(counter: Counter, model: Model, step: Step): Promise<void> {
   switch (step.do) {
     case 'hold': {
       const { promptTokens, completionTokensMax } = step;
-      const made = billOf([one, two, ofNobody][step.key]!, account, model.now, promptTokens, completionTokensMax);
+      const key = [one, two, ofNobody][step.key]!;
+      const made = billOf(key, account, model.now, promptTokens, completionTokensMax, step.model);
       const need = costOf(promptTokens, Math.min(completionTokensMax, holdStepTokens));
       const least = model.least(made);
       try {
@@ -273,6 +319,21 @@ async function take(counter: Counter, model: Model, step: Step): Promise<void> {
         assert.ok(error instanceof ApiError && error.code === 'insufficient_credits', String(error));
         assert.ok(least < need, `${need} was refused of ${least}`);
       }
+      return;
+    }
+    case 'rebind': {
+      const running = picked(step.hold);
+      if (running === undefined) return;
+      const to = { ...running.made, model: { id: running.made.model.id === modelId ? 'model' : modelId } };
+      const before = running.hold.heldMicrocents;
+      const may = model.mayRebind(running, to);
+      if (await running.hold.rebind(to)) {
+        assert.ok(may, 'the budgets of the other model cover it');
+        running.made = to;
+      } else assert.ok(!may, 'the budgets of the other model do not cover it');
+      assert.ok(running.hold.heldMicrocents >= before);
+      // As when another model begins anew.
+      if (running.made === to) running.completionTokens = 0;
       return;
     }
     case 'cover': {
@@ -346,12 +407,17 @@ test('any mix of holds, extensions, endings, budgets, periods and restarts agree
         const counter = await openCounter(t, credit);
         await counter.newMember(userId);
         const member: Subject = { of: 'member', id: memberSubject(accountId, userId), budget: undefined };
+        const keyId = await counter.newKey(userId);
+        const keyModel: Subject = { of: 'key', id: modelSubject(keyId, modelId), budget: undefined };
+        const accountModel: Subject = { of: 'account', id: modelSubject(accountId, modelId), budget: undefined };
         const subjects: Subject[] = [
+          { of: 'key', id: keyId, budget: undefined, member, ofModel: keyModel },
           { of: 'key', id: await counter.newKey(userId), budget: undefined, member },
-          { of: 'key', id: await counter.newKey(userId), budget: undefined, member },
-          { of: 'account', id: accountId, budget: undefined },
+          { of: 'account', id: accountId, budget: undefined, ofModel: accountModel },
           member,
           { of: 'key', id: await counter.newKey(), budget: undefined },
+          keyModel,
+          accountModel,
         ];
         const model = new Model(subjects, credit, Date.UTC(2028, 1, 27) + offset);
         for (const step of steps) {
@@ -422,6 +488,27 @@ test('a hold takes from the budgets of the key and the account and from the cred
   account.budget = undefined;
   await hold(at, other);
   assert.deepEqual(free(), [price * 2n, 0n, price * 997n], 'no limit from the next request on');
+});
+
+test('a budget for a model limits that model alone, and its 402 names the model', async (t) => {
+  const { counter, key, account, at } = await scene(t);
+  const ofModel: Subject = { of: 'key', id: modelSubject(key.id, modelId), budget: per(price * 2n) };
+  await counter.setBudget('key', ofModel.id, ofModel.budget!, at);
+  const limited = { ...key, ofModel };
+  const hold = (model: string) => counter.billing.hold(billOf(limited, account, at, 100, 10, model));
+  await hold(modelId.toUpperCase());
+  await hold(modelId);
+  const refusal = await refusalOf(hold(modelId));
+  assert.match(
+    refusal.message,
+    /^The budget of this key for the model 'Org\/Model:8b', \$0\.0000054 a month, does not/,
+  );
+  assert.equal(refusal.extra['budget_of'], 'key');
+  assert.equal(refusal.extra['budget_model'], modelId);
+  await hold('model');
+  assert.equal(counter.billing.freeMicrocents(balanceAt(ofModel.id, 'month', at).id), 0n);
+  const [status] = await counter.store.repositories.modelBudgetsOf({ ownerIds: [key.id, accountId], at });
+  assert.deepEqual([status!.ownerId, status!.modelId], [key.id, modelId.toLowerCase()]);
 });
 
 test('a 402 of a budget names it, what it lacks and when it renews', async (t) => {

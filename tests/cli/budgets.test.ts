@@ -92,6 +92,28 @@ function commands(running: boolean): void {
     if (running) assert.equal(await ask(made.key), 200);
   });
 
+  for (const of of ['keys', 'accounts'] as const)
+    test(`${of} budget --model: of this model alone, beside the one for all`, async () => {
+      const { id: keyId, key } = jsonOf(await run('keys', 'create', '--json')) as MadeKey;
+      const id = of === 'keys' ? keyId : service.accountId;
+      const set = await run(of, 'budget', id, '0.00000001', '--per', 'total', '--model', 'DEMO');
+      assert.match(
+        set.stdout,
+        new RegExp(`^${id} may spend \\$0\\.00000001 in total on demo from now on;`),
+        set.stderr,
+      );
+      if (running) assert.equal(await ask(key), 402);
+      assert.match((await run(of, 'list')).stdout, /on demo: \$0\.00000001 in total: \$[\d.]+ spent, \$[\d.]+ left/);
+      const changed = jsonOf(await run(of, 'budget', id, '$10', '--model', 'demo', '--json')) as Changed;
+      assert.deepEqual([changed.id, changed.budget?.['per']], [id, 'month']);
+      if (running) assert.equal(await ask(key), 200);
+      const unknown = await run(of, 'budget', id, '1', '--model', 'demi');
+      assert.match(unknown.stderr, /has no model demi; did you mean demo\?/);
+      const taken = await run(of, 'budget', id, '--none', '--model', 'demo');
+      assert.equal(taken.stdout, `${id} has no budget of its own on demo from now on.\n`);
+      assert.doesNotMatch((await run(of, 'list')).stdout, /on demo/);
+    });
+
   test('accounts budget: of all keys together', async () => {
     const { accountId, key } = service;
     await run('accounts', 'budget', accountId, '0', '--per', 'day');

@@ -18,6 +18,8 @@ import {
 import type { AccountObject } from '../account-object.ts';
 import { auditObject, auditQuery, auditRequest, auditSchema, earlier } from '../audit-object.ts';
 import { billingChange, billingInput } from '../billing-input.ts';
+import { modelBudgetsAskedFor, modelBudgetSettings } from '../limit-object.ts';
+import { checkModels } from '../rate-fields.ts';
 import { notThere } from '../input.ts';
 import { operationsOf } from '../operations-of.ts';
 import { everyRole, mayManage, mayPay, Reply, route } from '../route.ts';
@@ -53,7 +55,7 @@ export const ownAccountRoutes: readonly AccountRoute[] = [
     tag: 'Account',
     summary: 'Change the account',
     description:
-      'Its name, the recipient and tax of its invoices, its time zone, and whether it requires zero data retention, which only owners set. Fields that are left out stay; null removes a value.',
+      'Its name, the recipient and tax of its invoices, its time zone, what may be spent on single models, and whether it requires zero data retention, which only owners set. Fields that are left out stay; null removes a value.',
     access: ['owner', 'admin', 'billing'],
     body: Type.Object(
       {
@@ -63,6 +65,7 @@ export const ownAccountRoutes: readonly AccountRoute[] = [
         ),
         billing: Type.Optional(billingInput),
         zdr_required: Type.Optional(Type.Boolean({ description: zdrRequiredText })),
+        ...modelBudgetSettings,
       },
       { additionalProperties: false },
     ),
@@ -76,6 +79,7 @@ export const ownAccountRoutes: readonly AccountRoute[] = [
         throw new ApiError('http_403', 'Only owners decide whether the account requires zero data retention.', {
           param: 'zdr_required',
         });
+      checkModels(call.body, call.services.config, accountId);
       if (name !== undefined || timeZone !== undefined || billing !== undefined) {
         const { sellerCountry } = call.services.config().invoices.tax;
         const checked =
@@ -86,6 +90,8 @@ export const ownAccountRoutes: readonly AccountRoute[] = [
       }
       if (zdrRequired !== undefined)
         await operate({ kind: 'zdr_account', accountId, required: zdrRequired }, operationsOf(call));
+      for (const change of await modelBudgetsAskedFor(call.body, accountId, call.services.operations))
+        await operate({ kind: 'budget_account', accountId, ...change }, operationsOf(call));
       return await ownAccount(call);
     },
   }),

@@ -12,6 +12,7 @@ import { accountOfServerSchema, accountsOfServer } from '../account-object.ts';
 import { auditObject, auditQuery, auditRequest, auditSchema } from '../audit-object.ts';
 import { billingChange, billingInput } from '../billing-input.ts';
 import { operationsOf } from '../operations-of.ts';
+import { modelBudgetsAskedFor, modelBudgetSettings } from '../limit-object.ts';
 import { checkModels, ratesAskedFor, rateSettings } from '../rate-fields.ts';
 import { tierSettings, tiersAskedFor } from '../tier-fields.ts';
 import { releasedObject, releasedSchema } from '../released-object.ts';
@@ -114,6 +115,7 @@ export const adminRoutes: readonly AccountRoute[] = [
         plan_tier: Type.Optional(nullable(Type.String({ minLength: 1, maxLength: 64 }))),
         max_concurrency: Type.Optional(nullable(Type.Integer({ minimum: 1, maximum: 1_000_000 }))),
         ...rateSettings,
+        ...modelBudgetSettings,
         ...tierSettings,
         credit_limit_cents: Type.Optional(Type.Integer({ minimum: 0, maximum: centsMax })),
         allowed_models: Type.Optional(
@@ -166,6 +168,8 @@ export const adminRoutes: readonly AccountRoute[] = [
         const { tier = null, tiers: several = null } = { tier: known.tier, tiers: known.tiers, ...tiers };
         inputs.push({ kind: 'tier_account', accountId: account, tier: tier ?? undefined, tiers: several ?? undefined });
       }
+      for (const change of await modelBudgetsAskedFor(body, account, call.services.operations))
+        inputs.push({ kind: 'budget_account', accountId: account, ...change });
       if (allowed !== undefined)
         inputs.push({ kind: 'allow_account', accountId: account, models: allowed ?? undefined });
       for (const input of inputs) await operate(input, operationsOf(call));

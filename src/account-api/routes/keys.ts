@@ -13,7 +13,7 @@ import { perMinute } from '../api.ts';
 import { notThere } from '../input.ts';
 import { keyObjects, keySchema } from '../key-object.ts';
 import type { KeyObject } from '../key-object.ts';
-import { budgetAskedFor, limitSettings } from '../limit-object.ts';
+import { budgetAskedFor, limitSettings, modelBudgetsAskedFor, modelBudgetSettings } from '../limit-object.ts';
 import { operationsOf } from '../operations-of.ts';
 import { checkModels, ratesAskedFor, rateSettings } from '../rate-fields.ts';
 import { everyRole, mayMakeKeys, roles, route } from '../route.ts';
@@ -38,6 +38,7 @@ const settings = {
   zdr_only: Type.Optional(Type.Boolean()),
   max_concurrency: Type.Optional(nullable(rate)),
   ...rateSettings,
+  ...modelBudgetSettings,
   ...tierSettings,
   session_budget_cents: Type.Optional(
     nullable(
@@ -175,8 +176,14 @@ export const keyRoutes: readonly AccountRoute[] = [
     handle: async (call) => {
       const { body, account } = call;
       const { type = 'serverless', role } = body;
-      if (type === 'management') checkMayGrant(call, role);
-      else if (role !== undefined)
+      if (type === 'management') {
+        checkMayGrant(call, role);
+        if (body.budgets_by_model !== undefined)
+          throw new ApiError('unsupported_value', 'A management key makes no requests: it has no budgets.', {
+            param: 'budgets_by_model',
+          });
+      }
+      if (type !== 'management' && role !== undefined)
         throw new ApiError('unsupported_value', 'Only a management key has a role.', { param: 'role' });
       const input = readSettings(call, body, type === 'management' ? undefined : type, {});
       const answer = await operate(
@@ -194,6 +201,7 @@ export const keyRoutes: readonly AccountRoute[] = [
         },
         operationsOf(call),
       );
+      await setModelBudgets(call, answer.keyId);
       return { key: answer.key, data: await shownKey(call, await keyThere(call, answer.keyId)) };
     },
   }),
@@ -270,6 +278,7 @@ export const keyRoutes: readonly AccountRoute[] = [
         await operate({ kind: 'edit_key', keyId: key.id, ...edit }, services);
       if (budget !== undefined)
         await operate({ kind: 'budget_key', keyId: key.id, budget: budget ?? undefined }, services);
+      await setModelBudgets(call, key.id);
       return shownKey(call, await keyThere(call, key.id));
     },
   }),
@@ -422,6 +431,12 @@ async function userOfNewKey(
 }
 
 type Settings = { -readonly [Field in keyof typeof settings]?: Static<(typeof settings)[Field]> };
+
+async function setModelBudgets(call: KeyCall & { readonly body: Settings }, keyId: string): Promise<void> {
+  const services = operationsOf(call);
+  for (const change of await modelBudgetsAskedFor(call.body, keyId, services))
+    await operate({ kind: 'budget_key', keyId, ...change }, services);
+}
 
 interface ReadSettings {
   readonly expiresAt: number | null | undefined;

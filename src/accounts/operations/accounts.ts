@@ -5,7 +5,7 @@ import { timeZoneNamed } from '../../platform/calendar/time-zone.ts';
 import { taxStatuses } from '../../tax/tax.ts';
 import { madeAccount, theAccount, theMember } from '../audit-subjects.ts';
 import { checkedBilling } from '../billing-details.ts';
-import { budgetSchema, setBudget } from '../budget.ts';
+import { budgetSchema, ofModel, setBudget } from '../budget.ts';
 import { checkedChange, checkedModels, checkedName } from '../checks.ts';
 import { createAccount, newAccountSchema } from '../create-account.ts';
 import { deleteAccount } from '../delete-account.ts';
@@ -129,10 +129,10 @@ export const accountOperations = {
 
   /** Sets, replaces or removes the budget shared by all keys of an account. */
   budget_account: operation({
-    schema: Type.Object({ ...ofAccount, budget: Type.Optional(budgetSchema) }),
+    schema: Type.Object({ ...ofAccount, ...ofModel, budget: Type.Optional(budgetSchema) }),
     audit: { action: 'account.budget', subject: theAccount },
-    run: async ({ accountId, budget }, services) =>
-      setBudget('account', await accountMeant(accountId, services.repositories), budget, services),
+    run: async ({ accountId, ...input }, services) =>
+      setBudget('account', await accountMeant(accountId, services.repositories), input, services),
   }),
 
   /** Sets, replaces or removes the budget shared by all keys of one person in one account. */
@@ -141,7 +141,7 @@ export const accountOperations = {
     audit: { action: 'member.budget', subject: theMember },
     run: async ({ accountId: named, userId, budget }, services) => {
       const accountId = await accountMeant(named, services.repositories);
-      return await setBudget('member', memberSubject(accountId, userId), budget, services);
+      return await setBudget('member', memberSubject(accountId, userId), { budget }, services);
     },
   }),
 

@@ -2,7 +2,7 @@ import Type from 'typebox';
 
 import { StoreError } from '../../store/store-error.ts';
 import { madeKey, theKey } from '../audit-subjects.ts';
-import { budgetSchema, checkedBudget, setBudget } from '../budget.ts';
+import { budgetSchema, checkedBudget, ofModel, setBudget } from '../budget.ts';
 import { checkedChange, checkedModels, checkedName } from '../checks.ts';
 import { displayOf, hashKey, issueKey, newKey } from '../key.ts';
 import { keyLimitsSchema, limitsChangeSchema } from '../key-limits-schema.ts';
@@ -133,9 +133,9 @@ export const keyOperations = {
 
   /** Sets, replaces or removes the budget of a key. */
   budget_key: operation({
-    schema: Type.Object({ keyId: text, budget: Type.Optional(budgetSchema) }),
+    schema: Type.Object({ keyId: text, ...ofModel, budget: Type.Optional(budgetSchema) }),
     audit: { action: 'key.budget', subject: theKey },
-    run: ({ keyId, budget }, services) => setBudget('key', keyId, budget, services),
+    run: ({ keyId, ...input }, services) => setBudget('key', keyId, input, services),
   }),
 
   /** Gives a key another secret; the current one keeps working for this long. */

@@ -1,7 +1,8 @@
 import { isCharged } from '../../billing/endings.ts';
 import type { Receipt } from '../../billing/hold.ts';
 import type { Spent } from '../../billing/rate-limits/rate-limits.ts';
-import { balanceAt } from '../../store/budget.ts';
+import { budgetForModel, type Payer } from '../../billing/bill.ts';
+import { balanceAt, chargedPeriods, type ChargedPeriods } from '../../store/budget.ts';
 import type { Ending } from '../../store/ledger.ts';
 import type { UsageAttempt, UsageQueued } from '../../store/schema/tables.ts';
 import { elapsedMs } from './request-facts.ts';
@@ -64,8 +65,8 @@ export function receiptOf(
     tags: tags.length === 0 ? null : JSON.stringify(tags),
     plan,
     // A plan pays for all of it.
-    keyBudget: plan === null ? (key.budget?.per ?? null) : null,
-    accountBudget: plan === null ? (account.budget?.per ?? null) : null,
+    keyBudget: plan === null ? chargedTo(key, order) : null,
+    accountBudget: plan === null ? chargedTo(account, order) : null,
     memberBudget: plan === null ? memberBalanceOf(order) : null,
     zdr: order.zdr,
     batchId: order.batchId,
@@ -90,6 +91,9 @@ const worthKeeping = (attempts: readonly UsageAttempt[]): readonly UsageAttempt[
 /** The attempt that decided: of two that raced, not the one that was stopped or failed first. */
 const lastOf = (attempts: readonly UsageAttempt[]): UsageAttempt | undefined =>
   attempts.findLast(({ failed, hedge }) => failed === null && hedge !== 'second_stopped') ?? attempts.at(-1);
+
+const chargedTo = (payer: Payer, { model }: Order): ChargedPeriods | null =>
+  chargedPeriods(payer.budget?.per, budgetForModel(payer, model)?.per);
 
 function memberBalanceOf({ key: { member }, startedAt }: Order): string | null {
   return member === undefined ? null : balanceAt(member.id, member.budget.per, startedAt).id;

@@ -108,7 +108,9 @@ export async function eraseAccount(
 
 /** Matches the account, its keys and its members, as named by `memberSubject`. */
 const isOfAccount = (accountId: string) => sql<boolean>`(subject = ${accountId}
+  or owner = ${accountId}
   or subject in (select id from api_key where account_id = ${accountId})
+  or owner in (select id from api_key where account_id = ${accountId})
   or substr(subject, 1, ${accountId.length + 1}) = ${`${accountId}/`})`;
 
 const pageMax = 500;

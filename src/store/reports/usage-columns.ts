@@ -1,4 +1,4 @@
-import { balanceAt, type BudgetPeriod } from '../budget.ts';
+import { balancesOfOwner, type ChargedPeriods } from '../budget.ts';
 import type { UsageRow } from '../ledger.ts';
 import { tables } from '../schema/tables.ts';
 
@@ -13,6 +13,7 @@ type UsageColumn = keyof typeof tables.usage.columns;
 export const accountColumn = usageColumns.indexOf('account_id');
 export const costColumn = usageColumns.indexOf('cost');
 const keyColumn = usageColumns.indexOf('key_id');
+const modelColumn = usageColumns.indexOf('model_id');
 const startedColumn = usageColumns.indexOf('started_at');
 const keyBudgetColumn = usageColumns.indexOf('key_budget');
 const accountBudgetColumn = usageColumns.indexOf('account_budget');
@@ -66,9 +67,10 @@ export const balancesOf = (values: readonly SqlValue[]): readonly string[] =>
   balancesCharged({
     accountId: values[accountColumn] as string,
     keyId: values[keyColumn] as string,
+    modelId: values[modelColumn] as string,
     startedAt: values[startedColumn] as number,
-    keyBudget: values[keyBudgetColumn] as BudgetPeriod | null,
-    accountBudget: values[accountBudgetColumn] as BudgetPeriod | null,
+    keyBudget: values[keyBudgetColumn] as ChargedPeriods | null,
+    accountBudget: values[accountBudgetColumn] as ChargedPeriods | null,
     memberBudget: values[memberBudgetColumn] as string | null,
   });
 
@@ -76,20 +78,23 @@ export const balancesOf = (values: readonly SqlValue[]): readonly string[] =>
 export function balancesCharged({
   accountId,
   keyId,
+  modelId,
   startedAt,
   keyBudget,
   accountBudget,
   memberBudget = null,
 }: Pick<
   UsageRow,
-  'accountId' | 'keyId' | 'startedAt' | 'keyBudget' | 'accountBudget' | 'memberBudget'
+  'accountId' | 'keyId' | 'modelId' | 'startedAt' | 'keyBudget' | 'accountBudget' | 'memberBudget'
 >): readonly string[] {
   if (keyBudget === null && accountBudget === null && memberBudget === null) return none;
-  const balances: string[] = [];
-  if (keyBudget !== null) balances.push(balanceAt(keyId, keyBudget, startedAt).id);
-  if (memberBudget !== null) balances.push(memberBudget);
-  if (accountBudget !== null) balances.push(balanceAt(accountId, accountBudget, startedAt).id);
-  return balances;
+  const idsOf = (ownerId: string, charged: ChargedPeriods | null): readonly string[] =>
+    balancesOfOwner({ ownerId, modelId }, charged, startedAt).map(({ id }) => id);
+  return [
+    ...idsOf(keyId, keyBudget),
+    ...(memberBudget === null ? [] : [memberBudget]),
+    ...idsOf(accountId, accountBudget),
+  ];
 }
 
 const none: readonly string[] = [];

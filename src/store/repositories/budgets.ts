@@ -2,7 +2,9 @@
 import { sql, type Kysely, type RawBuilder } from 'kysely';
 import {
   balanceAt,
+  chargedPer,
   readMemberSubject,
+  readModelSubject,
   type Budget,
   type BudgetOwner,
   type BudgetPeriod,
@@ -43,21 +45,52 @@ export async function budgetsOf(
     .where('subject', 'in', request.subjects.slice(0, subjectsMax))
     .execute();
   if (budgets.length === 0) return [];
-  const balances = budgets.map(({ subject, per }) => balanceAt(subject, per, request.at));
-  const spent = await spentOf(
-    db,
-    balances.map(({ id }) => id),
-  );
   const held = await heldOf(
     db,
     budgets.map(({ subject }) => subject),
   );
-  return budgets.map(({ subject, amount, per }, index) => ({
+  const spent = await withSpent(db, budgets, request.at);
+  return spent.map((budget) => ({ ...budget, heldMicrocents: held.get(budget.balance.subject) ?? 0n }));
+}
+
+/** A budget of a key or an account for one model, and its use in a period. */
+export interface ModelBudgetStatus extends Omit<BudgetStatus, 'heldMicrocents'> {
+  readonly ownerId: string;
+  /** In lower case. */
+  readonly modelId: string;
+}
+
+/** The budgets of the given keys and accounts, at most a thousand, for single models, ordered by model. */
+export async function modelBudgetsOf(
+  db: Db,
+  request: { readonly ownerIds: readonly string[]; readonly at: number },
+): Promise<readonly ModelBudgetStatus[]> {
+  if (request.ownerIds.length === 0) return [];
+  const budgets = await db
+    .selectFrom('budget')
+    .select(['subject', 'amount', 'per'])
+    .where('owner', 'in', request.ownerIds.slice(0, subjectsMax))
+    .orderBy('subject')
+    .execute();
+  const spent = budgets.length === 0 ? [] : await withSpent(db, budgets, request.at);
+  return spent.map((budget) => ({ ...budget, ...readModelSubject(budget.balance.subject)! }));
+}
+
+async function withSpent(
+  db: Db,
+  budgets: readonly { readonly subject: string; readonly amount: bigint; readonly per: BudgetPeriod }[],
+  at: number,
+): Promise<readonly Omit<BudgetStatus, 'heldMicrocents'>[]> {
+  const balances = budgets.map(({ subject, per }) => balanceAt(subject, per, at));
+  const spent = await spentOf(
+    db,
+    balances.map(({ id }) => id),
+  );
+  return budgets.map(({ amount, per }, index) => ({
     amountMicrocents: amount,
     per,
     balance: balances[index]!,
     spentMicrocents: spent.get(balances[index]!.id) ?? 0n,
-    heldMicrocents: held.get(subject) ?? 0n,
   }));
 }
 
@@ -119,11 +152,13 @@ export async function spentBesideBudget(
   const { startsAt, endsAt } = balanceAt(subject, per, at);
   const accountId = await accountOf(db, of, subject);
   if (accountId === undefined) return undefined;
+  const model = readModelSubject(subject);
   const member = readMemberSubject(subject);
   const whose = [
     sql`account_id = ${accountId}`,
     besideBudget(of, subject, per, at),
-    ...(of === 'key' ? [sql`key_id = ${subject}`] : []),
+    ...(of === 'key' ? [sql`key_id = ${model?.ownerId ?? subject}`] : []),
+    ...(model === undefined ? [] : [sql`lower(model_id) = ${model.modelId}`]),
     ...(member === undefined ? [] : [isKeyOf(accountId, member.userId)]),
   ];
   const startedIn = (start: RawBuilder<unknown>) => [
@@ -146,19 +181,21 @@ export async function spentBesideBudget(
 }
 
 /** Rows of the period that were not charged to a balance of such a budget. */
-const besideBudget = (of: BudgetOwner, subject: string, per: BudgetPeriod, at: number) =>
-  of === 'member'
-    ? sql<boolean>`member_budget is distinct from ${balanceAt(subject, per, at).id}`
-    : sql<boolean>`${sql.ref(of === 'key' ? 'key_budget' : 'account_budget')} is distinct from ${per}`;
+function besideBudget(of: BudgetOwner, subject: string, per: BudgetPeriod, at: number) {
+  if (of === 'member') return sql<boolean>`member_budget is distinct from ${balanceAt(subject, per, at).id}`;
+  const charged = chargedPer(per, readModelSubject(subject) === undefined ? 'all' : 'model');
+  return sql<boolean>`coalesce(${sql.ref(of === 'key' ? 'key_budget' : 'account_budget')}, '') not in (${sql.join(charged)})`;
+}
 
 async function accountOf(db: Db, of: BudgetOwner, subject: string): Promise<string | undefined> {
-  if (of === 'account') return subject;
+  const ownerId = readModelSubject(subject)?.ownerId ?? subject;
+  if (of === 'account') return ownerId;
   const member = readMemberSubject(subject);
   if (member !== undefined) {
     const { accountId, userId } = member;
     const found = db.selectFrom('member').where('account_id', '=', accountId).where('user_id', '=', userId);
     return (await found.select('account_id').executeTakeFirst())?.account_id;
   }
-  const row = await db.selectFrom('api_key').select('account_id').where('id', '=', subject).executeTakeFirst();
+  const row = await db.selectFrom('api_key').select('account_id').where('id', '=', ownerId).executeTakeFirst();
   return row?.account_id;
 }

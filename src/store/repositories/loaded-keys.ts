@@ -1,6 +1,6 @@
 /** Live keys, as every process's directory loads and finds them. */
 import { sql, type Kysely } from 'kysely';
-import type { Budget } from '../budget.ts';
+import { readModelSubject, type Budget } from '../budget.ts';
 import type { AccountStatus } from '../database.ts';
 import { listOf } from '../reports/usage-expressions.ts';
 import type { Rows } from '../schema/codec.ts';
@@ -8,6 +8,11 @@ import { hashesAtOnce } from '../row-facts.ts';
 import { pageOf } from './page.ts';
 
 type Db = Kysely<Rows>;
+
+export interface ModelBudget extends Budget {
+  /** In lower case. */
+  readonly modelId: string;
+}
 
 /** An entry for the directory of live keys. */
 export interface LoadedKey {
@@ -27,6 +32,9 @@ export interface LoadedKey {
   readonly accountBudget: Budget | null;
   /** The budget of its user, shared by all of their keys. */
   readonly memberBudget?: Budget | null;
+  /** Its budgets for single models, and those of its account; null: none. */
+  readonly modelBudgets?: readonly ModelBudget[] | null;
+  readonly accountModelBudgets?: readonly ModelBudget[] | null;
   readonly expiresAt: number | null;
   /** Whether it manages accounts instead of making requests. */
   readonly isManagement?: boolean;
@@ -130,7 +138,19 @@ const loadedKeys = (db: Db) =>
     .select(['account.limits as accountLimits', 'budget.amountMicrocents', 'budget.per'])
     .select(['accountBudget.amountMicrocents as accountAmount', 'accountBudget.per as accountPer'])
     .select(['memberBudget.amountMicrocents as memberAmount', 'memberBudget.per as memberPer'])
+    .select([modelBudgetsOf('api_key.id').as('modelBudgets'), modelBudgetsOf('account.id').as('accountModelBudgets')])
     .where('api_key.status', '=', 'active');
+
+/** As one text, so that loading stays one query; no part of it has a blank or a comma. */
+const modelBudgetsOf = (owner: 'api_key.id' | 'account.id') =>
+  sql<string | null>`(select string_agg(one.subject || ' ' || one.per || ' ' || cast(one.amount as text), ',')
+    from budget as one where one.owner = ${sql.ref(owner)})`;
+
+const readModelBudgets = (text: string | null): readonly ModelBudget[] | null =>
+  text?.split(',').map((one) => {
+    const [subject, per, amount] = one.split(' ') as [string, Budget['per'], string];
+    return { modelId: readModelSubject(subject)!.modelId, per, amountMicrocents: BigInt(amount) };
+  }) ?? null;
 
 type LoadedRow = Awaited<ReturnType<ReturnType<typeof loadedKeys>['execute']>>[number];
 
@@ -151,6 +171,8 @@ function toLoaded(row: LoadedRow): LoadedKey {
     budget: budgetOf(row.amountMicrocents, row.per),
     accountBudget: budgetOf(row.accountAmount, row.accountPer),
     memberBudget: budgetOf(row.memberAmount, row.memberPer),
+    modelBudgets: readModelBudgets(row.modelBudgets),
+    accountModelBudgets: readModelBudgets(row.accountModelBudgets),
     expiresAt: row.expiresAt,
     isManagement: row.role !== null,
     tags: listOf(row.tags) ?? [],

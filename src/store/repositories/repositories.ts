@@ -237,6 +237,7 @@ const storedOperations = {
   erasePerson: persons.erasePerson,
   getBudget: budgets.getBudget,
   budgetsOf: budgets.budgetsOf,
+  modelBudgetsOf: budgets.modelBudgetsOf,
   spentBesideBudget: budgets.spentBesideBudget,
   findChange: changes.findChange,
   sumUsage: usageTotals.sumUsage,

@@ -4,7 +4,7 @@
  * step in ../migrations/migrate.ts.
  */
 import type { Warning } from '../../platform/warnings.ts';
-import type { BudgetPeriod } from '../budget.ts';
+import type { BudgetPeriod, ChargedPeriods } from '../budget.ts';
 import { bytes, count, flag, json, money, price, table, text, time, type Columns } from './column.ts';
 
 /** Recipients of mail: members by id, and addresses. */
@@ -266,10 +266,10 @@ const usage = table(
     tags: text.null,
     /** The plan that covers the request: nothing is charged, and the list cost is in `uncharged`. null: paid from credit. */
     plan: text.null,
-    /** The period type of the key's budget that it is charged to, by the request's start; null: the key has no budget. */
-    key_budget: text.as<BudgetPeriod>().null,
-    /** The same for its account's budget. */
-    account_budget: text.as<BudgetPeriod>().null,
+    /** The key's budgets that it is charged to, by the request's start; null: the key has none. */
+    key_budget: text.as<ChargedPeriods>().null,
+    /** The same for its account's budgets. */
+    account_budget: text.as<ChargedPeriods>().null,
     /** Whether zero data retention applied; null: from before this was recorded. */
     zdr: flag.null,
     /** The backends that were tried and why; null: there was only one to choose from, and one try. */
@@ -403,8 +403,8 @@ const pruned_usage = table(
     model_id: text,
     key_id: text,
     tags: text.null,
-    key_budget: text.as<BudgetPeriod>().null,
-    account_budget: text.as<BudgetPeriod>().null,
+    key_budget: text.as<ChargedPeriods>().null,
+    account_budget: text.as<ChargedPeriods>().null,
     member_budget: text.null,
     ...sums,
   },
@@ -635,14 +635,20 @@ const credit_lease = table(
   },
 );
 
-/** The budget of a key, a member or an account. */
-const budget = table({
-  /** The id of the key or the account, or of both the account and the user (`memberSubject`). */
-  subject: text.primary,
-  amount: money.check('amount >= 0'),
-  per: text.of('day', 'week', 'month', 'total'),
-  set_at: time,
-});
+/** The budget of a key, a member or an account, or of a key or an account for one model. */
+const budget = table(
+  {
+    /** The id of the key or the account, or of both the account and the user (`memberSubject`) or the model (`modelSubject`). */
+    subject: text.primary,
+    amount: money.check('amount >= 0'),
+    per: text.of('day', 'week', 'month', 'total'),
+    set_at: time,
+    /** The key or the account that has this budget for one model, and the model in lower case; null: it is for all models. */
+    owner: text.null,
+    model_id: text.null,
+  },
+  { indexes: { owner: { on: ['owner'], where: 'owner is not null' } } },
+);
 
 /** A budget's balance for one period: `amount` − `spent_before` − what was charged to it = `available` + what is leased. */
 const budget_balance = table(

@@ -4,9 +4,12 @@ import {
   budgetPeriods,
   balanceAt,
   memberSubject,
+  modelSubject,
+  periodsCharged,
   readBalanceId,
   readMemberSubject,
   type BudgetPeriod,
+  type ChargedPeriods,
 } from '../budget.ts';
 import type { Database } from '../database.ts';
 import type { Difference } from './difference.ts';
@@ -24,9 +27,9 @@ interface BudgetBalance {
   beside: bigint;
 }
 
-type Charge = Readonly<Record<'account_id' | 'key_id', string>> &
+type Charge = Readonly<Record<'account_id' | 'key_id' | 'model_id', string>> &
   Readonly<Record<'started_at' | 'cost', bigint>> &
-  Readonly<Record<'key_budget' | 'account_budget', BudgetPeriod | null>> & { readonly member_budget: string | null };
+  Readonly<Record<'key_budget' | 'account_budget', ChargedPeriods | null>> & { readonly member_budget: string | null };
 
 /**
  * What every budget has spent in every period, derived from the usage rows: `amount` − `spent_before` − what was charged to it =
@@ -68,11 +71,17 @@ export class BudgetTotals {
 
   /** Call once with every usage row. */
   add(row: Charge): void {
-    this.#addTo(row, row.key_id, row.key_budget);
-    this.#addTo(row, row.account_id, row.account_budget);
+    this.#addToOwner(row, row.key_id, row.key_budget);
+    this.#addToOwner(row, row.account_id, row.account_budget);
     const charged = row.member_budget === null ? undefined : readBalanceId(row.member_budget);
     const member = charged?.subject ?? this.#members.get(row.key_id);
     if (member !== undefined) this.#addTo(row, member, charged?.per ?? null);
+  }
+
+  #addToOwner(row: Charge, ownerId: string, charged: ChargedPeriods | null): void {
+    const { ofAll, ofModel } = periodsCharged(charged);
+    this.#addTo(row, ownerId, ofAll);
+    this.#addTo(row, modelSubject(ownerId, row.model_id), ofModel);
   }
 
   #addTo({ account_id: accountId, started_at, cost }: Charge, subject: string, chargedPer: BudgetPeriod | null): void {

@@ -7,7 +7,14 @@ import { Billing } from '../../../src/billing/billing.ts';
 import { holdStepTokens } from '../../../src/billing/bill.ts';
 import type { Hold } from '../../../src/billing/hold.ts';
 import { ApiError } from '../../../src/platform/errors.ts';
-import { balanceAt, memberSubject, type Budget, type BudgetOwner } from '../../../src/store/budget.ts';
+import {
+  balanceAt,
+  chargedPeriods,
+  memberSubject,
+  modelSubject,
+  type Budget,
+  type BudgetOwner,
+} from '../../../src/store/budget.ts';
 import { openPostgresStore, type PostgresStore } from '../../../src/store/postgres/store.ts';
 import { bill, costOf, receipt, used } from '../../billing/bills.ts';
 import { uuid } from '../../store/fixture.ts';
@@ -114,7 +121,7 @@ interface Held {
 async function hold(
   { billing }: Replica,
   keyId: string,
-  budgets: { readonly [of in BudgetOwner]?: Budget },
+  budgets: { readonly [of in BudgetOwner | 'model']?: Budget },
   startedAt = Date.now(),
 ): Promise<Held | undefined> {
   const member = memberSubject(accountId, userId);
@@ -122,6 +129,7 @@ async function hold(
     key: {
       id: keyId,
       budget: budgets.key,
+      modelBudgets: budgets.model === undefined ? undefined : new Map([['model', budgets.model]]),
       ...(budgets.member === undefined ? {} : { member: { id: member, budget: budgets.member } }),
     },
     account: { id: accountId, budget: budgets.account },
@@ -132,7 +140,7 @@ async function hold(
     keyId,
     startedAt,
     endedAt: startedAt,
-    keyBudget: budgets.key?.per ?? null,
+    keyBudget: chargedPeriods(budgets.key?.per, budgets.model?.per),
     accountBudget: budgets.account?.per ?? null,
     memberBudget: budgets.member === undefined ? null : balanceAt(member, budgets.member.per, startedAt).id,
   });
@@ -166,15 +174,17 @@ async function chargedTo(
   return BigInt(row!['cost'] as string);
 }
 
-for (const of of ['key', 'account'] as const) {
-  test(`a budget of ${of === 'key' ? 'a key' : 'an account'} for 20 requests, 600 offered to three replicas at once: never more, and all of it can be had`, async (t) => {
+for (const of of ['key', 'account', 'model'] as const) {
+  const owner = of === 'account' ? 'account' : 'key';
+  const whose = { key: 'a key', account: 'an account', model: 'a key for one model' }[of];
+  test(`a budget of ${whose} for 20 requests, 600 offered to three replicas at once: never more, and all of it can be had`, async (t) => {
     const scene = await setScene(t);
     const { replicas, keyId, url } = scene;
-    const subject = of === 'key' ? keyId : accountId;
+    const subject = owner === 'key' ? keyId : accountId;
     const budget = await setBudget(
       replicas[0],
-      of,
-      subject,
+      owner,
+      of === 'model' ? modelSubject(keyId, 'model') : subject,
       { amountMicrocents: price * 20n, per: 'total' },
       Date.now(),
     );
@@ -192,7 +202,7 @@ for (const of of ['key', 'account'] as const) {
     // Of two who need the last of it at the same moment, both may be refused; who comes again is served.
     for (let count = served; count < 20; count++) await (await soon(() => ask(replicas[count % 3]!))).settle();
     for (const replica of replicas) assert.equal(await ask(replica), undefined, 'not one more');
-    assert.equal(await chargedTo(scene, of === 'key' ? 'key_id' : 'account_id', subject), price * 20n);
+    assert.equal(await chargedTo(scene, owner === 'key' ? 'key_id' : 'account_id', subject), price * 20n);
     await assertRight(url);
   });
 }

@@ -26,13 +26,13 @@ export function LimitBar({ of }: { readonly of: Limit }) {
   );
 }
 
-const resets = {
+export const resets = {
   daily: 'renewsDaily',
   weekly: 'renewsWeekly',
   monthly: 'renewsMonthly',
   total: 'renewsNever',
 } as const satisfies Record<string, keyof AppTexts>;
-type Reset = keyof typeof resets;
+export type Reset = keyof typeof resets;
 
 interface LimitFieldsProps {
   /** Left out: there is none yet. */

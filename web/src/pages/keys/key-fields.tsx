@@ -2,6 +2,7 @@ import { useGet } from '../../api/use-api.ts';
 import type { SendInput } from '../../api/use-api.ts';
 import { Checkbox, Field, FieldRow, MoreFields, Select, TextArea, TextField } from '../../components/form.tsx';
 import { LimitFields, limitIn } from '../../components/limit.tsx';
+import { ModelBudgetFields, modelBudgetsIn } from '../../components/model-budgets.tsx';
 import { RateFields, ratesIn } from '../../components/rates.tsx';
 import { centsOf, dollarsTyped } from '../../format/money.ts';
 import { useText } from '../../i18n/text.ts';
@@ -49,6 +50,7 @@ export function KeyFields({ of: key }: { readonly of?: Key }) {
           defaultValue={(key?.ip_ranges ?? []).join('\n')}
         />
         <RateFields of={key} />
+        <ModelBudgets of={key?.budgets_by_model ?? []} />
         <TextField
           name="session_budget_cents"
           label={t('sessionBudget')}
@@ -115,6 +117,11 @@ function Expiry({ of: key }: { readonly of?: Key }) {
   );
 }
 
+function ModelBudgets({ of }: { readonly of: Key['budgets_by_model'] }) {
+  const { data } = useGet('/v1/models/prices');
+  return <ModelBudgetFields of={of} models={(data?.data ?? []).map(({ model }) => model)} />;
+}
+
 function Models({ chosen }: { readonly chosen: readonly string[] | null }) {
   const t = useText<KeyTexts>('keys');
   const { data } = useGet('/v1/models/prices');
@@ -139,11 +146,8 @@ function Models({ chosen }: { readonly chosen: readonly string[] | null }) {
 }
 
 /** What `KeyFields` has, as the API takes it; null where nothing is filled in. Throws nothing: the API says what is wrong. */
-export function settingsIn(
-  form: FormData,
-  now: number,
-  current: number | null = null,
-): Settings & { readonly name: string } {
+export function settingsIn(form: FormData, now: number, key?: Key): Settings & { readonly name: string } {
+  const current = key?.expires_at ?? null;
   const text = (name: string): string => String(form.get(name) ?? '').trim();
   const whole = (name: string): number | null => (text(name) === '' ? null : Number(text(name)));
   const list = (name: string): string[] =>
@@ -161,6 +165,7 @@ export function settingsIn(
     allowed_models: models.length === 0 ? null : models,
     ip_ranges: ranges.length === 0 ? null : ranges,
     ...ratesIn(form),
+    ...modelBudgetsIn(form, key?.budgets_by_model ?? []),
     session_budget_cents: centsOf(text('session_budget_cents')) ?? null,
     service_tier: tiers.find((tier) => tier === text('service_tier')) ?? null,
     max_concurrency: whole('max_concurrency'),

@@ -14,6 +14,7 @@ import { Select } from '../../components/form.tsx';
 import { MoreIcon } from '../../components/icons.tsx';
 import { Menu, MenuItem, MenuLine } from '../../components/menu.tsx';
 import { Facts, Page, Panel, Tiles } from '../../components/page.tsx';
+import { useModelBudgetFacts } from '../../components/model-budgets.tsx';
 import { useRateFacts } from '../../components/rates.tsx';
 import { EmptyState, ErrorNote, Note, Skeleton } from '../../components/state.tsx';
 import { toast } from '../../components/toast.tsx';
@@ -59,6 +60,7 @@ function ShownKey({ of: key, crumb }: { readonly of: Key; readonly crumb: ReactN
   const t = useText<KeyTexts>('keys');
   const { may, me } = useSession();
   const rates = useRateFacts(key);
+  const modelBudgets = useModelBudgetFacts(key.budgets_by_model);
   const [open, setOpen] = useState<'change' | 'rotate' | 'revoke'>();
   const [secret, setSecret] = useState<string>();
   const change = useSend('patch', '/v1/keys/{id}', { refreshes });
@@ -134,6 +136,7 @@ function ShownKey({ of: key, crumb }: { readonly of: Key; readonly crumb: ReactN
             [t('endpoints'), key.allowed_endpoints === null ? t('allEndpoints') : key.allowed_endpoints.join(', ')],
             [t('addresses'), key.ip_ranges === null ? t('everywhere') : key.ip_ranges.join(', ')],
             ...rates,
+            ...modelBudgets,
             [
               t('sessionBudget'),
               key.session_budget_cents === null ? t('noBudget') : formatCents(key.session_budget_cents),
@@ -172,7 +175,7 @@ function ChangeDialog({ of: key, onClose }: { readonly of: Key; readonly onClose
   const change = useSend('patch', '/v1/keys/{id}', { refreshes });
   const submit = (form: FormData): void =>
     change.mutate(
-      { params: { path: { id: key.id } }, body: settingsIn(form, Date.now(), key.expires_at) },
+      { params: { path: { id: key.id } }, body: settingsIn(form, Date.now(), key) },
       {
         onSuccess: () => {
           toast(t('saved'));

@@ -9,6 +9,7 @@ import { Money, Time } from '../../components/figures.tsx';
 import { MoreIcon } from '../../components/icons.tsx';
 import { Menu, MenuItem, MenuLine } from '../../components/menu.tsx';
 import { Facts, Page, Panel, Tiles } from '../../components/page.tsx';
+import { useModelBudgetFacts } from '../../components/model-budgets.tsx';
 import { useRateFacts } from '../../components/rates.tsx';
 import { SaveButton } from '../../components/save-button.tsx';
 import { EmptyState, ErrorNote, Note, Skeleton } from '../../components/state.tsx';
@@ -138,6 +139,7 @@ function WhySuspended({ of: { id }, onRevive }: { readonly of: Account; readonly
 function AccountFacts({ of: account }: { readonly of: Account }) {
   const t = useText<OperatorAccountTexts>('operator-accounts');
   const rates = useRateFacts(account);
+  const modelBudgets = useModelBudgetFacts(account.budgets_by_model);
   const prices = useGet('/v1/admin/account_prices', { query: { account_id: account.id } });
   const { spend_limit: limit, billing } = account;
   return (
@@ -161,6 +163,7 @@ function AccountFacts({ of: account }: { readonly of: Account }) {
           [t('plan'), account.plan_tier ?? '–'],
           [t('concurrency'), account.max_concurrency ?? t('ofPlan')],
           ...rates,
+          ...modelBudgets,
           [t('models'), account.allowed_models === null ? t('allModels') : account.allowed_models.join(', ')],
           [
             t('spendLimit'),

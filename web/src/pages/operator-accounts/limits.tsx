@@ -2,6 +2,7 @@ import { useGet, useSend } from '../../api/use-api.ts';
 import { Button } from '../../components/button.tsx';
 import { Dialog } from '../../components/dialog.tsx';
 import { Checkbox, Field, FieldRow, Form, FormButtons, Select, TextField } from '../../components/form.tsx';
+import { ModelBudgetFields, modelBudgetsIn } from '../../components/model-budgets.tsx';
 import { RateFields, ratesIn } from '../../components/rates.tsx';
 import { Loaded } from '../../components/state.tsx';
 import { toast } from '../../components/toast.tsx';
@@ -73,6 +74,7 @@ export function LimitsDialog({ of: account, onClose }: LimitsProps) {
                   />
                 </FieldRow>
                 <RateFields of={account} />
+                <ModelBudgetFields of={account.budgets_by_model} models={models.map(({ id }) => id)} />
                 <TextField
                   name="credit_limit_cents"
                   label={t('creditLimit')}
@@ -131,6 +133,7 @@ function changesIn(form: FormData, account: Account) {
     ...Object.fromEntries(
       Object.entries(ratesIn(form)).filter(([name, rate]) => rate !== account[name as keyof Account]),
     ),
+    ...modelBudgetsIn(form, account.budgets_by_model),
     ...(limit === account.credit_limit_cents ? {} : { credit_limit_cents: limit }),
     ...(isSame ? {} : { allowed_models: models }),
   };
