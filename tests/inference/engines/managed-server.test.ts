@@ -1,13 +1,24 @@
 /** What a server that the service starts does to the service when it cannot be started, and what it leaves in the log. */
 import assert from 'node:assert/strict';
+import { EventEmitter, once } from 'node:events';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, test, type TestContext } from 'node:test';
+import { setTimeout as delay } from 'node:timers/promises';
+import type { GenerationBatch, TakeBatch } from '../../../src/generation/event.ts';
+import type { EngineRequest } from '../../../src/generation/request.ts';
 import type { Engine } from '../../../src/inference/engines/engine.ts';
 import { GpuRooms } from '../../../src/inference/engines/managed/gpu-rooms.ts';
-import { ManagedServer, type ServerEvent } from '../../../src/inference/engines/managed/managed-server.ts';
+import { ManagedEngine } from '../../../src/inference/engines/managed/managed-engine.ts';
+import {
+  ManagedServer,
+  type ManagedServerOptions,
+  type ServerEvent,
+} from '../../../src/inference/engines/managed/managed-server.ts';
 import { ownedProcess } from '../../../src/inference/engines/managed/owned-processes.ts';
+import { smallRequest } from '../../../src/inference/engines/small-request.ts';
+import { ApiError } from '../../../src/platform/errors.ts';
 import { until } from '../../support/service.ts';
 
 /** Answers 200, says something private with its first request, and does not wake up. */
@@ -23,6 +34,19 @@ const engine = {
   close: () => Promise.resolve(),
 } as unknown as Engine;
 
+const options = (folder: string, events: ServerEvent[]): Omit<ManagedServerOptions, 'rooms'> => ({
+  command: (port) => ({ command: [process.execPath, '-e', program, String(port)], variables: {}, directory: folder }),
+  healthPath: '/health',
+  open: () => engine,
+  needs: { group: undefined, share: 1 },
+  owned: ownedProcess(join(folder, 'servers', 'own'), new Map()),
+  startsAtOnce: false,
+  startTimeoutMs: 20_000,
+  sleeps: false,
+  keepsOutput: true,
+  onEvent: (event) => events.push(event),
+});
+
 interface Opened {
   readonly isOwnable: boolean;
   /** The servers that share a GPU, with its word; alone when left out. */
@@ -35,18 +59,12 @@ function open(t: TestContext, { isOwnable, rooms, startsAtOnce = false }: Opened
   if (!isOwnable) writeFileSync(join(folder, 'servers'), 'not a folder');
   const events: ServerEvent[] = [];
   const server = new ManagedServer({
-    command: (port) => ({ command: [process.execPath, '-e', program, String(port)], variables: {}, directory: folder }),
-    healthPath: '/health',
-    open: () => engine,
+    ...options(folder, events),
     rooms: rooms ?? new GpuRooms(),
     needs: { group: rooms && 'gpu', share: 1 },
-    owned: ownedProcess(join(folder, 'servers', 'own'), new Map()),
     startsAtOnce,
-    startTimeoutMs: 20_000,
     ...(rooms === undefined && { idleMs: 10 }),
     sleeps: rooms === undefined,
-    keepsOutput: true,
-    onEvent: (event) => events.push(event),
   });
   t.after(async () => {
     await server.close();
@@ -73,6 +91,39 @@ test('what a server wrote after it had been ready is not in the log, also where 
   await until(() => failures().length > 0);
   assert.equal(failures()[0]!.reason, 'it did not wake up');
   assert.equal(failures()[0]!.output, '');
+});
+
+test('the cause of a failed start is read also where a long traceback of another process follows', async (t) => {
+  const folder = mkdtempSync(join(tmpdir(), 'managed-'));
+  const events: ServerEvent[] = [];
+  const frames = (name: string): string =>
+    `  File "/usr/lib/${name}.py", line 1, in run\n    run()\n    ^^^^^\n`.repeat(40);
+  const said = [
+    `Traceback (most recent call last):\n${frames('core')}ValueError: 21.46 GiB KV cache is needed`,
+    `Traceback (most recent call last):\n${frames('server')}RuntimeError: Engine core failed. See root cause above.`,
+  ].join('\n');
+  const server = new ManagedServer({
+    ...options(folder, events),
+    rooms: new GpuRooms(),
+    command: () => ({
+      command: ['/bin/sh', '-c', 'printf "%s\\n" "$0" >&2; exit 1', said],
+      variables: {},
+      directory: folder,
+    }),
+  });
+  t.after(async () => {
+    await server.close();
+    rmSync(folder, { recursive: true, force: true });
+  });
+  server.summon({ waiting: 1, isRecent: true, offer: () => {} });
+  const failed = () => events.find((event) => event.event === 'failed');
+  await until(() => failed() !== undefined);
+  assert.deepEqual(failed()?.output.split('\n'), [
+    'Traceback (most recent call last):',
+    'ValueError: 21.46 GiB KV cache is needed',
+    'Traceback (most recent call last):',
+    'RuntimeError: Engine core failed. See root cause above.',
+  ]);
 });
 
 describe('a server that lines of batches ask for', () => {
@@ -133,4 +184,61 @@ describe('a server that lines of batches ask for', () => {
     assert.equal(own.server.state, 'stopped');
     assert.ok(!own.server.summonForLine(lines), 'nobody waits for it');
   });
+});
+
+describe('a server that answers its pages while a request gets nothing', () => {
+  const timeout = (): ApiError => new ApiError('backend_timeout', 'It did not answer in time.');
+  const full = (): ApiError => new ApiError('backend_at_capacity', 'All slots are in use.');
+  const said: GenerationBatch = [{ type: 'start', promptTokens: 1 }];
+  type Small = 'nothing' | 'tokens' | 'refusal' | 'nothing, others get some';
+  const cases: readonly (readonly [Small, boolean])[] = [
+    ['nothing', true],
+    ['tokens', false],
+    ['refusal', false],
+    ['nothing, others get some', false],
+  ];
+  for (const [small, hangs] of cases)
+    test(`${hangs ? 'is stopped' : 'stays'} where a small request beside it gets ${small}`, async (t) => {
+      const folder = mkdtempSync(join(tmpdir(), 'managed-'));
+      const events: ServerEvent[] = [];
+      let asked = 0;
+      const tokens = new EventEmitter();
+      const writing = {
+        ...engine,
+        generate: async ({ cacheScope }: EngineRequest, signal: AbortSignal, take: TakeBatch) => {
+          if (cacheScope !== 'probe' && asked++ === 0) throw timeout();
+          // The second one: it gets a token whenever the test says so.
+          if (cacheScope !== 'probe') return void tokens.on('token', () => void take(said));
+          if (small === 'tokens') return void take(said);
+          if (small === 'refusal') throw full();
+          if (small !== 'nothing') tokens.emit('token');
+          await once(signal, 'abort');
+          throw signal.reason as Error;
+        },
+      } as unknown as Engine;
+      const managed = new ManagedEngine({
+        ...options(folder, events),
+        ...{ name: 'm', open: () => writing, writingPatienceMs: 200, rooms: new GpuRooms() },
+      });
+      t.after(async () => {
+        await managed.close();
+        rmSync(folder, { recursive: true, force: true });
+      });
+      managed.summon({ waiting: 1, isRecent: true, offer: () => {} }, false);
+      await until(() => managed.status().state === 'ready');
+      const request = smallRequest();
+      const ask = (): Promise<void> =>
+        managed.generate({ ...request, cacheScope: 'account' }, new AbortController().signal, () => true);
+      const { pid } = managed.server;
+      const first = ask();
+      await Promise.all([assert.rejects(first, { code: 'backend_timeout' }), ask()]);
+      if (hangs) await until(() => events.some(({ event }) => event === 'failed'));
+      else await delay(500);
+      const failed = events.find((event) => event.event === 'failed');
+      assert.deepEqual(
+        [failed?.pid, failed?.reason],
+        hangs ? [pid, 'it answered, but wrote nothing any more, and was stopped'] : [undefined, undefined],
+      );
+      assert.equal(managed.server.pid === pid, !hangs);
+    });
 });

@@ -11,6 +11,26 @@ const key = 'test-key';
 export const keyVariable = 'VLLM_TEST_KEY';
 process.env[keyVariable] = key;
 
+type Model = 'model' | 'model-think';
+
+/** The words that start it, at a low priority: it would have all of the machine. */
+export function serveCommand(model: Model, port: string, args: readonly string[] = []): readonly string[] {
+  const folder = process.env['VLLM_FOLDER'] ?? assert.fail('VLLM_FOLDER names the folder of scripts/vllm.mjs');
+  return [
+    ...['nice', '-n', '10', path.join(folder, 'v', 'bin', 'vllm')],
+    ...['serve', path.join(folder, model), '--served-model-name', 'smollm2'],
+    ...['--host', '127.0.0.1', '--port', port, '--max-model-len', String(contextLength)],
+    ...['--max-num-seqs', '16', '--enforce-eager', '--enable-prompt-tokens-details'],
+    ...['--enable-auto-tool-choice', '--tool-call-parser', 'hermes', ...args],
+  ];
+}
+
+/** On one thread, and without the internet. */
+export const serveVariables: Readonly<Record<string, string>> = {
+  ...{ VLLM_NO_USAGE_STATS: '1', HF_HUB_OFFLINE: '1', VLLM_CPU_KVCACHE_SPACE: '1' },
+  ...{ VLLM_CPU_OMP_THREADS_BIND: 'nobind', OMP_NUM_THREADS: '1' },
+};
+
 /** Its first start imports for minutes where other work runs. */
 const patienceMs = 15 * 60_000;
 const stopMs = 30_000;
@@ -34,28 +54,15 @@ export class VllmServer {
   readonly #port: number;
   #output = '';
 
-  private constructor(port: number, model: 'model' | 'model-think', args: readonly string[]) {
-    const folder = process.env['VLLM_FOLDER'] ?? assert.fail('VLLM_FOLDER names the folder of scripts/vllm.mjs');
+  private constructor(port: number, model: Model, args: readonly string[]) {
     this.#port = port;
-    this.#child = spawn(
-      path.join(folder, 'v', 'bin', 'vllm'),
-      [
-        ...['serve', path.join(folder, model), '--served-model-name', 'smollm2'],
-        ...['--host', '127.0.0.1', '--port', String(port), '--api-key', key, '--max-model-len', String(contextLength)],
-        ...['--max-num-seqs', '16', '--enforce-eager', '--enable-prompt-tokens-details'],
-        ...['--enable-auto-tool-choice', '--tool-call-parser', 'hermes', ...args],
-      ],
-      {
-        stdio: ['ignore', 'pipe', 'pipe'],
-        // A group of its own, so that its engine ends with it.
-        detached: true,
-        env: {
-          ...process.env,
-          ...{ VLLM_NO_USAGE_STATS: '1', HF_HUB_OFFLINE: '1', VLLM_CPU_KVCACHE_SPACE: '1' },
-          ...{ VLLM_CPU_OMP_THREADS_BIND: 'nobind', OMP_NUM_THREADS: '1' },
-        },
-      },
-    );
+    const [program = '', ...words] = serveCommand(model, String(port), ['--api-key', key, ...args]);
+    this.#child = spawn(program, words, {
+      stdio: ['ignore', 'pipe', 'pipe'],
+      // A group of its own, so that its engine ends with it.
+      detached: true,
+      env: { ...process.env, ...serveVariables },
+    });
     running.add(this);
     this.#child.once('close', () => running.delete(this));
     for (const stream of [this.#child.stdout, this.#child.stderr])
@@ -64,7 +71,7 @@ export class VllmServer {
 
   /** `port`: any free one. */
   static async start(
-    model: 'model' | 'model-think',
+    model: Model,
     args: readonly string[] = [],
     port: number | undefined = undefined,
   ): Promise<VllmServer> {

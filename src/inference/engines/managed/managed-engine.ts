@@ -1,15 +1,18 @@
 import type { TakeBatch } from '../../../generation/event.ts';
 import type { EngineRequest } from '../../../generation/request.ts';
 import type { ServerReport } from '../../../generation/server-report.ts';
-import { ApiError } from '../../../platform/errors.ts';
+import { ApiError, errorCodeOf } from '../../../platform/errors.ts';
 import type { StopSignal } from '../../../platform/stop-signal.ts';
 import type { TraceHeaders } from '../../../platform/telemetry/trace-context.ts';
 import type { Demand, Engine, EngineStatus, Look, ServerReading } from '../engine.ts';
 import { ManagedServer, type ManagedServerOptions } from './managed-server.ts';
+import { WritingCheck } from './writing-check.ts';
 
 export interface ManagedEngineOptions extends ManagedServerOptions {
   /** The model's public id, for errors. */
   readonly name: string;
+  /** How long a server that may hang is given for a few tokens. */
+  readonly writingPatienceMs?: number;
 }
 
 /**
@@ -19,6 +22,7 @@ export interface ManagedEngineOptions extends ManagedServerOptions {
 export class ManagedEngine implements Engine {
   readonly #name: string;
   readonly #server: ManagedServer;
+  readonly #check: WritingCheck;
   /** Never connects: it knows what servers of this kind can be asked for. */
   readonly #kind: Engine;
   readonly startTimeoutMs: number;
@@ -29,6 +33,7 @@ export class ManagedEngine implements Engine {
     this.startTimeoutMs = options.startTimeoutMs;
     this.#kind = options.open(1);
     this.#server = new ManagedServer(options);
+    this.#check = new WritingCheck(options.writingPatienceMs);
     this.report = this.#kind.report === undefined ? undefined : async () => this.#server.engine?.report?.();
   }
 
@@ -46,8 +51,16 @@ export class ManagedEngine implements Engine {
     const { engine } = this.#server;
     if (engine === undefined) throw goneError(this.#name);
     this.#server.began();
+    const taking: TakeBatch = (batch) => {
+      this.#check.heard();
+      return take(batch);
+    };
     try {
-      await engine.generate(request, signal, take, trace);
+      await engine.generate(request, signal, taking, trace);
+    } catch (error) {
+      if (errorCodeOf(error) === 'backend_timeout')
+        void this.#check.hangs(engine, request).then((hangs) => hangs && this.#server.hangs(engine));
+      throw error;
     } finally {
       this.#server.over();
     }

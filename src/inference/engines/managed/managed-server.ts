@@ -318,9 +318,20 @@ export class ManagedServer implements Occupant {
       silent = (await state.engine.look?.(true)) === 'silent' ? silent + 1 : 0;
       if (this.#state !== state) return;
     }
-    this.#options.onEvent({ event: 'silent', pid: state.process.pid });
-    this.#fail(state.process, 'it did not answer any more, and was stopped');
-    state.process.kill();
+    this.#stopSilent(state, 'it did not answer any more, and was stopped');
+  }
+
+  /** The server of this engine was found to write nothing any more. */
+  hangs(engine: Engine): void {
+    const state = this.#state;
+    if (state.kind === 'ready' && state.engine === engine)
+      this.#stopSilent(state, 'it answered, but wrote nothing any more, and was stopped');
+  }
+
+  #stopSilent({ process }: Extract<State, { readonly kind: 'ready' }>, how: string): void {
+    this.#options.onEvent({ event: 'silent', pid: process.pid });
+    this.#fail(process, how);
+    process.kill();
   }
 
   #ended(process: ServerProcess, how: string): void {

@@ -119,7 +119,7 @@ class Tail {
   add(text: string): void {
     const lines = (this.#begun + text.slice(-linesMax * lineLengthMax)).split(/[\r\n]+/);
     this.#begun = printable(lines.pop() ?? '');
-    this.#lines = [...this.#lines, ...lines.map(printable).filter((line) => line !== '')].slice(-linesMax);
+    this.#lines = [...this.#lines, ...lines.map(printable).filter(isOfUse)].slice(-linesMax);
   }
 
   clear(): void {
@@ -127,6 +127,12 @@ class Tail {
     this.#begun = '';
   }
 }
+
+/**
+ * The frames of a Python traceback are left out: vLLM ends with one of sixty lines that says "See root cause above", and the cause is the last
+ * line of the one before.
+ */
+const isOfUse = (line: string): boolean => line !== '' && !/^( {2}File "|\s{4})/.test(line);
 
 /** Goes to terminals, without their control sequences. */
 const printable = (line: string): string =>
