@@ -4,7 +4,7 @@ import type { Static } from 'typebox';
 
 import type { Config, ModelConfig } from '../config/config.ts';
 import { decimalText } from '../config/decimal.ts';
-import { withBackend, withBackendDisabled, withModel, withoutModel, withSettings } from '../config/edit.ts';
+import { withEntry, withBackendDisabled, withModel, withoutModel, withSettings } from '../config/edit.ts';
 import { isOfService } from '../config/environment.ts';
 import { placeInFile } from '../config/sections/backends.ts';
 import { ApiError } from '../platform/errors.ts';
@@ -225,7 +225,7 @@ function withServer(text: string, config: Config, server: Static<typeof addServe
         `${existing.id} exists, so pricing, dedicated_to and draft are left out: edit the model, or choose another id.`,
         { param: 'add_server.model' },
       );
-    return withBackend(text, existing.id, backend);
+    return withEntry(text, existing.id, 'backends', backend);
   }
   const { context_length: window, pricing: prices, dedicated_to: accounts, capabilities = {} } = server;
   if (window === undefined || prices === undefined)

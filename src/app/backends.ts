@@ -20,7 +20,7 @@ import { scriptRule } from '../inference/engines/scripted/script-schema.ts';
 import type { ScriptSettings } from '../inference/engines/scripted/script-schema.ts';
 import { createScriptedEngine } from '../inference/engines/scripted/scripted-engine.ts';
 import type { Log } from '../platform/log.ts';
-import { fetchModel } from '../inference/model-files/fetch-model.ts';
+import { fetchModel, type FetchedModel } from '../inference/model-files/fetch-model.ts';
 import type { FetchedModelFile } from '../inference/model-files/fetch-model-file.ts';
 import { generationConfigBeside } from '../inference/model-files/generation-config.ts';
 import type { FetchProgress } from '../inference/model-files/meter.ts';
@@ -204,6 +204,9 @@ function openEngine(
       const engine = createLlamaEngine({
         name: model.id,
         modelFile: file.then(({ path }) => path),
+        adapter: file.then(({ adapterPath }) =>
+          adapterPath === undefined ? undefined : { file: adapterPath, scale: config.adapter?.scale ?? 1 },
+        ),
         purpose: purposeOn(model),
         contextLength: model.contextLength,
         defaultSystem: model.template.defaultSystem,
@@ -303,7 +306,9 @@ export const openAiEngineOf = (
   });
 
 /** A verified model file, and its recommended values for fields that a request omits. */
-type FoundFile = FetchedModelFile & { readonly defaults: SamplingDefaults };
+type FoundFile = FetchedModel & {
+  readonly defaults: SamplingDefaults;
+};
 
 async function fetchFile(
   model: ModelConfig,

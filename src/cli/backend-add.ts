@@ -1,6 +1,6 @@
 import { OperationError } from '../accounts/operation.ts';
 import { askServer, capabilitiesFound, serverAt, ServerRefused, type ServerFindings } from '../app/server-probe.ts';
-import { withBackend, withModel } from '../config/edit.ts';
+import { withEntry, withModel } from '../config/edit.ts';
 import type { ModelConfig } from '../config/config.ts';
 import type { FlavorName } from '../generation/flavor-names.ts';
 import type { ProbeResult } from '../inference/engines/openai/probe.ts';
@@ -65,7 +65,7 @@ export async function addBackend(context: Context, options: BackendOptions, inpu
           ...(Object.keys(capabilities).length === 0 ? {} : { capabilities }),
           backends: [backend],
         })
-      : (withBackend(text, id, backend) ?? notAList(id)),
+      : (withEntry(text, id, 'backends', backend) ?? notAList(id)),
   );
   print.result(
     {

@@ -284,6 +284,10 @@ export function commandProgram(exit: (code: number) => void = () => {}, around =
   command(models, 'add', 'pin, fetch and check a model, and write it into the configuration')
     .argument('<source>', 'hf:owner/repository[:QUANT], a URL, or a .gguf file')
     .option('--id <id>', 'its id (default: the name of the file)')
+    .option(
+      '--adapter-of <model>',
+      'the file is an adapter (LoRA) of this embedded model; its price is that of the model',
+    )
     .addOption(priceOption())
     .addOption(freeOption())
     .action(action(() => import('./model-add.ts').then(({ addModel }) => addModel)));

@@ -25,6 +25,7 @@ import { freeModelId, modelInFile, takenOverLine, writeConfig } from './write-co
 import { madeLine, probeModel, probeTask, type ProbeMeans } from './model-probe.ts';
 
 interface AddOptions extends TermsOptions {
+  readonly adapterOf?: string;
   readonly id?: string;
   readonly config?: string;
 }
@@ -35,6 +36,10 @@ interface AddOptions extends TermsOptions {
  */
 export async function addModel(context: Context, options: AddOptions, input = ''): Promise<number> {
   const { around, environment, print } = context;
+  if (options.adapterOf !== undefined) {
+    const { addAdapter } = await import('./adapter-add.ts');
+    return await addAdapter(context, { ...options, base: options.adapterOf }, input);
+  }
   const display = progressDisplay(around.stderr);
   try {
     const signal = AbortSignal.timeout(addTimeoutMs);

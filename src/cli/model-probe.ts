@@ -13,7 +13,7 @@ export const probeModel = (
   withEngine({ modelFile, contextLength, purpose: 'write', ...means }, (engine) => sayHello(engine, hasChatTemplate));
 
 /** What it runs on: the same as in a service here. */
-export type ProbeMeans = Pick<LlamaEngineOptions, 'gpu' | 'variables'>;
+export type ProbeMeans = Pick<LlamaEngineOptions, 'gpu' | 'variables' | 'adapter'>;
 
 /** The same for a model that embeds or ranks: the size of its results, and how fast it reads. */
 export const probeTask = (

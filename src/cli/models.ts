@@ -208,6 +208,7 @@ async function wantedFiles(
               sha256: backend.sha256,
               bytes: backend.bytes,
               parts: backend.parts,
+              adapter: backend.adapter,
             },
           ]
         : [],
@@ -222,14 +223,18 @@ async function wantedFiles(
   }
   if (sha256 !== undefined) {
     if (!/^[0-9a-f]{64}$/i.test(sha256)) throw new OperationError('--sha256 must be 64 hex digits.');
-    return [{ name: input, sources: [source], sha256: sha256.toLowerCase(), bytes: undefined, parts: [] }];
+    return [
+      { name: input, sources: [source], sha256: sha256.toLowerCase(), bytes: undefined, parts: [], adapter: undefined },
+    ];
   }
   if (source.type !== 'hub-file' && source.type !== 'hub-quantization') {
     throw new OperationError('This source publishes no hash: give --sha256 with the 64 hex digits of the file.');
   }
   const pinned = await pinHubFile(source, environment, AbortSignal.timeout(pinTimeoutMs));
   print.say(`${pinned.name} · sha256 ${pinned.sha256}, as published by the hub; put it into tokenhouse.yaml`);
-  return [{ name: input, sources: [source], sha256: pinned.sha256, bytes: pinned.bytes, parts: [] }];
+  return [
+    { name: input, sources: [source], sha256: pinned.sha256, bytes: pinned.bytes, parts: [], adapter: undefined },
+  ];
 }
 
 const pinTimeoutMs = 60_000;

@@ -19,7 +19,7 @@ export interface TermsOptions {
   readonly free?: boolean;
 }
 
-const nothing: WrittenPrices = { input_dollars_per_million: 0, output_dollars_per_million: 0 };
+export const nothing: WrittenPrices = { input_dollars_per_million: 0, output_dollars_per_million: 0 };
 
 /**
  * The terms of a model that is added. Without a price or `--free` it is a draft: at price 0, for the accounts of operators alone, because a

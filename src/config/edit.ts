@@ -17,15 +17,16 @@ export function withModel(text: string, entry: ModelEntry): string {
   return printed(document);
 }
 
-/** The text with one more backend of the model with this id, in any case; undefined if the file does not have it. */
-export function withBackend(text: string, id: string, backend: object): string | undefined {
+/** The text with one more backend or adapter of the model with this id, in any case; undefined if the file does not have it. */
+export function withEntry(text: string, id: string, list: 'backends' | 'adapters', entry: object): string | undefined {
   const document = parseDocument(text);
-  const backends = modelsOf(document)
+  const model = modelsOf(document)
     ?.items.filter(isMap)
-    .find((item) => isNamed(item, id))
-    ?.get('backends');
-  if (!isSeq(backends) || backends.anchor !== undefined) return undefined;
-  backends.add(document.createNode(backend));
+    .find((item) => isNamed(item, id));
+  const entries = model?.get(list);
+  if (model !== undefined && entries === undefined) model.set(list, document.createNode([entry]));
+  else if (!isSeq(entries) || entries.anchor !== undefined) return undefined;
+  else entries.add(document.createNode(entry));
   return printed(document);
 }
 

@@ -4,7 +4,7 @@ import { chmodSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 
-import { withBackend, withBackendDisabled, withoutModel, withSettings } from '../../src/config/edit.ts';
+import { withEntry, withBackendDisabled, withoutModel, withSettings } from '../../src/config/edit.ts';
 import { ConfigEditor } from '../../src/config/editor.ts';
 import { readEnvironment } from '../../src/config/environment.ts';
 import { masked } from '../../src/config/masked.ts';
@@ -324,7 +324,7 @@ test('what entries share by an alias is changed by hand, and an address is shown
   for (const [what, text] of Object.entries({
     price: withSettings(shared, 'a', price),
     removal: withoutModel(shared, 'a'),
-    backend: withBackend(shared, 'a', { engine: 'openai' }),
+    backend: withEntry(shared, 'a', 'backends', { engine: 'openai' }),
     disabled: withBackendDisabled(shared, 'a', 0, true),
   }))
     assert.equal(text, undefined, what);

@@ -11,7 +11,7 @@ import {
   type Reading,
   type ValueOf,
 } from '../setting.ts';
-import type { BackendConfig, BackendsInFile, OpenAiBackendConfig } from './backends.ts';
+import { modelFile, type BackendConfig, type BackendsInFile, type OpenAiBackendConfig } from './backends.ts';
 import { dedicatedTo, modelIdPattern } from './model-names.ts';
 import { multiple, multipleUnit, pricing } from './pricing.ts';
 
@@ -23,7 +23,18 @@ const adapter = group(
     lora_id: integer(0, 1023, 'for llama-server, which knows no names: its place among the `--lora` files, from 0', {
       example: 0,
     }),
-    scale: number({ minimum: -16, maximum: 16 }, 'how strongly llama-server applies it', { default: 1 }, (is) => is),
+    file: optional(
+      group('its GGUF file, for the embedded engine', modelFile, ({ sha256, ...others }) => ({
+        ...others,
+        sha256: sha256.toLowerCase(),
+      })),
+    ),
+    scale: number(
+      { minimum: -16, maximum: 16 },
+      'how strongly llama-server or the embedded engine applies it',
+      { default: 1 },
+      (is) => is,
+    ),
     display_name: text('name for people; the id when left out', { example: 'My Model, legal' }),
     description: text('a sentence about it', { example: 'Reads contracts.' }),
     owned_by: text('owner label of the card', { example: 'acme' }),
@@ -57,7 +68,7 @@ export type AdapterConfig = Adapter & { readonly place: number };
 /**
  * How a kind of server is told which adapter to use. `name`: it is a model of its own there. `lora_path`: SGLang, whose older versions
  * answer any name of a model with the base. `lora`: llama-server, which applies every adapter that it has loaded, except where a request
- * says otherwise. Absent: it has no adapters.
+ * says otherwise. `file`: the embedded engine loads the model with it. Absent: it has no adapters.
  */
 const ways: Partial<Record<OpenAiBackendConfig['flavor'], 'name' | 'lora_path' | 'lora'>> = {
   'llama-server': 'lora',
@@ -68,7 +79,8 @@ const ways: Partial<Record<OpenAiBackendConfig['flavor'], 'name' | 'lora_path' |
   vllm: 'name',
 };
 
-const wayOf = (backend: BackendConfig) => (backend.engine === 'openai' ? ways[backend.flavor] : undefined);
+const wayOf = (backend: BackendConfig) =>
+  backend.engine === 'openai' ? ways[backend.flavor] : backend.engine === 'llama' ? 'file' : undefined;
 
 type Backends = Pick<BackendsInFile, 'sources' | 'disabled'> & { readonly backends: BackendsInFile['listed'] };
 
@@ -88,24 +100,34 @@ export function reportUnservable(
   const deaf = backends.find((backend) => wayOf(backend) === undefined);
   const managed = backends.find((backend) => backend.engine === 'openai' && backend.managed !== undefined);
   const hasScales = backends.some((backend) => wayOf(backend) === 'lora');
+  const isEmbedded = backends.some((backend) => wayOf(backend) === 'file');
   if (deaf !== undefined)
     report(
       [...at, 'adapters'],
-      `the backend "${deaf.name}" (${deaf.engine === 'openai' ? deaf.flavor : deaf.engine}) cannot apply an adapter to a request; serve the model by vLLM, SGLang or llama-server, or remove the adapters`,
+      `the backend "${deaf.name}" (${deaf.engine === 'openai' ? deaf.flavor : deaf.engine}) cannot apply an adapter to a request; serve the model by vLLM, SGLang, llama-server or the embedded engine, or remove the adapters`,
     );
   else if (managed !== undefined)
     report(
       [...at, 'adapters'],
       `the service starts the server of "${managed.name}" (managed) for one model; start it otherwise and write its url, or remove the adapters`,
     );
-  else if (hasScales && !writesText)
-    report([...at, 'adapters'], 'llama-server applies adapters to text alone; remove them, or use vLLM');
-  for (const { loraId, place } of all)
+  else if ((hasScales || isEmbedded) && !writesText)
+    report(
+      [...at, 'adapters'],
+      'llama-server and the embedded engine apply adapters to text alone; remove them, or use vLLM',
+    );
+  for (const { loraId, file, place } of all) {
+    if (isEmbedded && file === undefined)
+      report(
+        [...at, 'adapters', place],
+        '"file" is missing, which the embedded engine applies; add it: { sources: ["legal.gguf"], sha256: … }',
+      );
     if (hasScales && loraId === undefined)
       report(
         [...at, 'adapters', place],
         '"lora_id" is missing, without which llama-server does not know the adapter; add its place among the --lora files, for example lora_id: 0',
       );
+  }
 }
 
 /** The backends of a model with adapters, or, with `of`, those of one of its adapters. */
@@ -119,11 +141,14 @@ export function backendsWith({ backends, sources, disabled }: Backends, base: Ba
 }
 
 function backendFor<Backend extends BackendConfig>(backend: Backend, base: Base, of: AdapterConfig | undefined) {
+  if (backend.engine === 'llama' && of?.file !== undefined)
+    return { ...backend, adapter: { ...of.file, scale: of.scale } };
   if (backend.engine !== 'openai' || base.adapters.length === 0) return backend;
   const there = backend.model ?? base.id;
   const name = of && (of.adapter ?? of.id);
   switch (wayOf(backend)) {
     case undefined:
+    case 'file':
       return backend;
     case 'name':
       return name === undefined ? backend : { ...backend, model: name, adapter: { name, fields: {} } };

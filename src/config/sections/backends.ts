@@ -1,6 +1,6 @@
 import { isIP } from 'node:net';
 import type { Path } from '../document.ts';
-import { parseSource } from '../model-source.ts';
+import { parseSource, type ModelFileSource } from '../model-source.ts';
 import { featureNames, type FeatureName } from '../../generation/feature-names.ts';
 import { flavorNames } from '../../generation/flavor-names.ts';
 import type { SchemaNode } from '../../platform/schema-node.ts';
@@ -86,7 +86,7 @@ const sources = required(
 );
 
 /** A file, identified by its content. */
-const modelFile = {
+export const modelFile = {
   sources,
   sha256: required(
     textLike('^[0-9a-fA-F]{64}$', 'SHA-256 of the model file; a different file is never loaded', {
@@ -152,7 +152,13 @@ const llama = group(
       { example: 4_294_967_296 },
     ),
   },
-  ({ queue: queueMax, ...others }) => ({ ...others, sha256: others.sha256.toLowerCase(), queueMax }),
+  ({ queue: queueMax, ...others }) => ({
+    ...others,
+    sha256: others.sha256.toLowerCase(),
+    queueMax,
+    /** What is applied to it, for the models that are adapters. */
+    adapter: undefined as AdapterFile | undefined,
+  }),
 );
 
 /** Always a list in use: fields that a server accepts beyond those of its flavor. */
@@ -242,6 +248,14 @@ const openai = group(
     specialTokens: { mode: specialTokens, texts: specialTokenTexts },
   }),
 );
+
+/** A file that the embedded engine applies to a model. */
+export interface AdapterFile {
+  readonly sources: readonly ModelFileSource[];
+  readonly sha256: string;
+  readonly bytes: number | undefined;
+  readonly scale: number;
+}
 
 export interface AdapterInUse {
   /** Its name on the server; undefined: none, although the server has some. */

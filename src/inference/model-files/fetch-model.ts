@@ -4,7 +4,8 @@ import { fetchModelFile, type FetchedModelFile, type FetchOptions } from './fetc
 import { SourceProblem } from './problem.ts';
 
 /** The files of a model, as configured. */
-export type ModelFiles = Pick<LlamaBackendConfig, 'sources' | 'sha256' | 'bytes' | 'parts'>;
+export type ModelFiles = Pick<LlamaBackendConfig, 'sources' | 'sha256' | 'bytes' | 'parts'> &
+  Partial<Pick<LlamaBackendConfig, 'adapter'>>;
 
 /**
  * Returns the folder of a model's files. The parts of a split model find each other by their names, which other models may have too, so
@@ -13,13 +14,18 @@ export type ModelFiles = Pick<LlamaBackendConfig, 'sources' | 'sha256' | 'bytes'
 export const folderOf = ({ sha256, parts }: Pick<ModelFiles, 'sha256' | 'parts'>, modelDirectory: string): string =>
   parts.length === 0 ? modelDirectory : path.join(modelDirectory, sha256.slice(0, 16));
 
-/** Fetches all files of a model, one after the other; resolves with the first. Throws like `fetchModelFile`. */
+export type FetchedModel = FetchedModelFile & { readonly adapterPath: string | undefined };
+
+/**
+ * Fetches all files of a model, one after the other; resolves with the first, and where that of its adapter is. Throws like
+ * `fetchModelFile`.
+ */
 export async function fetchModel(
   files: ModelFiles,
   options: Pick<FetchOptions, 'environment' | 'onProgress' | 'signal' | 'limits'> & {
     readonly environment: { readonly modelDirectory: string };
   },
-): Promise<FetchedModelFile> {
+): Promise<FetchedModel> {
   const directory = folderOf(files, options.environment.modelDirectory);
   const first = await fetchModelFile({ ...options, ...files, directory });
   const count = files.parts.length + 1;
@@ -29,7 +35,12 @@ export async function fetchModel(
     if (found !== expected)
       throw new SourceProblem(`part ${index + 2} of ${count} is ${found}, and llama.cpp looks for it at ${expected}`);
   }
-  return first;
+  const { modelDirectory } = options.environment;
+  const adapter =
+    files.adapter === undefined
+      ? undefined
+      : await fetchModelFile({ ...options, ...files.adapter, directory: modelDirectory });
+  return { ...first, adapterPath: adapter?.path };
 }
 
 /** Returns where llama.cpp looks for a part. */

@@ -37,6 +37,7 @@ export async function openModel(options: OpenOptions): Promise<LlamaModel> {
     batchSize: Math.max(options.batchTokens, slots),
     threads: threadsAtFirst,
     flashAttention: 'auto',
+    ...loraOf(options.adapter),
   });
   const addon = addonOf({ llama, model, context });
   const chooser = chooserOf(addon.context);
@@ -112,6 +113,9 @@ export async function openModel(options: OpenOptions): Promise<LlamaModel> {
     },
   };
 }
+
+const loraOf = (adapter: OpenOptions['adapter']) =>
+  adapter === undefined ? {} : { lora: { adapters: [{ filePath: adapter.file, scale: adapter.scale }] } };
 
 function choicesOf(
   addon: Addon,

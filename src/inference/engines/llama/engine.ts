@@ -6,7 +6,7 @@ import { defaultThreads } from './addon.ts';
 import type { GpuSetting } from './compute.ts';
 import { Supervisor, type ChildEvent } from './child-process.ts';
 import { ChildRequests } from './child-requests.ts';
-import { readGgufHeader, type GgufHeader } from './gguf-header.ts';
+import { checkGgufAdapter, readGgufHeader, type GgufHeader } from './gguf-header.ts';
 import { firstTokenOptions, type FirstTokenOptions } from './first-token-time.ts';
 import type { GpuSearch } from './gpu-search.ts';
 import { Means, processorOnly } from './means.ts';
@@ -21,7 +21,7 @@ import {
 } from './memory-needs.ts';
 import { ModelRefused } from './model-refused.ts';
 import { offeredTools, refuseOversized } from './prompt.ts';
-import type { ChildMeasure } from './protocol.ts';
+import type { AdapterUse, ChildMeasure, LoadOptions } from './protocol.ts';
 import { refuseOtherPurpose, type Purpose } from './purpose.ts';
 import { Residence } from './residence.ts';
 import { refuseUnfit } from './unfit.ts';
@@ -32,6 +32,8 @@ export interface LlamaEngineOptions {
   readonly name: string;
   /** Resolves when the GGUF file is on disk. Until then the engine is starting; if it rejects, the engine is down for that reason. */
   readonly modelFile: Promise<string>;
+  /** A LoRA that is applied to it, on disk when the model is. */
+  readonly adapter?: Promise<AdapterUse | undefined>;
   /** What the model's card promises; writing by default. */
   readonly purpose?: Purpose;
   /** Tokens per sequence, prompt and answer together. */
@@ -250,14 +252,17 @@ class ForkedLlamaEngine implements LlamaEngine {
     const { name: model, log, isPinned } = this.#options;
     let supervised: Supervised;
     try {
-      const header = await readGgufHeader(modelFile);
+      const base = await readGgufHeader(modelFile);
+      const adapter = await this.#options.adapter;
+      const adapterBytes = adapter === undefined ? 0 : await checkGgufAdapter(adapter.file, base);
+      const header = { ...base, fileBytes: base.fileBytes + adapterBytes };
       refuseOtherPurpose(header, this.#purpose);
       const contextLength = Math.min(this.#options.contextLength, header.contextLength ?? Infinity);
       if (this.#isClosed()) throw new Error('The engine was closed before it was ready.');
       const { slots } = this.#options;
       const needs = memoryNeedsOf(header, { purpose: this.#purpose, contextLength, slots });
       const { memory, means } = await this.#claim(header, needs);
-      const supervisor = this.#supervisorOf(modelFile, contextLength, header, memory, means);
+      const supervisor = this.#supervisorOf({ modelFile, adapter }, contextLength, header, memory, means);
       this.#loaded = { slots: memory.slots, contextLength, vocabularySize: header.vocabularySize };
       this.#residence.settleIn(memory, supervisor);
       if (isPinned === true) memory.request();
@@ -305,7 +310,7 @@ class ForkedLlamaEngine implements LlamaEngine {
   }
 
   #supervisorOf(
-    modelFile: string,
+    files: Pick<LoadOptions, 'modelFile' | 'adapter'>,
     contextLength: number,
     header: GgufHeader,
     memory: MemoryClaim,
@@ -316,7 +321,7 @@ class ForkedLlamaEngine implements LlamaEngine {
     return new Supervisor({
       variables: this.#options.variables ?? {},
       load: () => ({
-        modelFile,
+        ...files,
         purpose: this.#purpose,
         contextLength,
         slots: memory.slots,

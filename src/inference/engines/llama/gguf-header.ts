@@ -120,6 +120,23 @@ async function readPart(reader: Reader): Promise<Pick<GgufHeader, 'fileBytes' | 
   return { fileBytes: reader.fileBytes, tensorCount, hasClassifier };
 }
 
+/**
+ * Checks a LoRA as `readGgufHeader` checks a model, and that it is one for the model of this header. Throws `ModelRefused`, or the
+ * system's error when the file cannot be read. Resolves with its size in bytes.
+ */
+export async function checkGgufAdapter(path: string, { architecture }: GgufHeader): Promise<number> {
+  const { metadata, fileBytes } = await withReader(path, async (reader) => ({
+    ...(await readTables(reader)),
+    fileBytes: reader.fileBytes,
+  }));
+  if (metadata.get('general.type') !== 'adapter' || metadata.get('adapter.type') !== 'lora')
+    throw new ModelRefused('its adapter is no LoRA');
+  const made = metadata.get('general.architecture');
+  if (made !== architecture)
+    throw new ModelRefused(`its adapter is for the architecture "${String(made)}", and the model is "${architecture}"`);
+  return fileBytes;
+}
+
 async function readTables(reader: Reader) {
   if (reader.fileBytes < fixedBytes)
     throw new ModelRefused(`it has ${reader.fileBytes} bytes, too few for a GGUF file`);

@@ -76,6 +76,7 @@ async function load(options: LoadOptions, host: Host): Promise<ChildEngine> {
   }
   const model = await openModel({
     modelFile: options.modelFile,
+    adapter: options.adapter,
     contextLength: options.contextLength,
     slots: options.slots,
     batchTokens: 512,

@@ -8,6 +8,8 @@ export interface EngineChoice {
 
 export interface OpenOptions extends EngineChoice {
   readonly modelFile: string;
+  /** A LoRA, and how strongly it is applied. */
+  readonly adapter?: { readonly file: string; readonly scale: number } | undefined;
   /** Tokens per sequence; lowered to the model's training length. */
   readonly contextLength: number;
   /** Number of sequences; each reserves the memory for all of its tokens from the start. */

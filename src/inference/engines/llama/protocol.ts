@@ -52,8 +52,15 @@ export interface ChildMeasure {
 
 export type Counted = { readonly tokens: number } | { readonly refusal: Refusal };
 
+/** A LoRA as a GGUF file, and how strongly it is applied. */
+export interface AdapterUse {
+  readonly file: string;
+  readonly scale: number;
+}
+
 export interface LoadOptions {
   readonly modelFile: string;
+  readonly adapter: AdapterUse | undefined;
   readonly purpose: Purpose;
   readonly contextLength: number;
   readonly slots: number;
