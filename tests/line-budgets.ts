@@ -5,12 +5,12 @@
  */
 export const lineBudgets: Readonly<Record<string, number>> = {
   src: 5,
-  'src/account-api': 11651,
-  'src/accounts': 4640,
+  'src/account-api': 11683,
+  'src/accounts': 4724,
   'src/app': 5324,
   'src/billing': 6965,
-  'src/catalog': 705,
-  'src/cli': 10883,
+  'src/catalog': 714,
+  'src/cli': 10940,
   'src/config': 5750,
   'src/generation': 653,
   'src/inference/batches': 1444,
@@ -21,17 +21,17 @@ export const lineBudgets: Readonly<Record<string, number>> = {
   'src/inference/engine-builds': 414,
   'src/inference/engines': 19188,
   'src/inference/files': 1016,
-  'src/inference/http': 3048,
+  'src/inference/http': 3046,
   'src/inference/images': 485,
   'src/inference/model-files': 2427,
   'src/inference/openapi': 1376,
   'src/inference/output-parsers': 1885,
-  'src/inference/pipeline': 6530,
+  'src/inference/pipeline': 6573,
   'src/inference/routing': 2428,
   'src/notifications': 591,
   'src/platform': 7498,
   'src/prove': 1231,
-  'src/store': 21088,
+  'src/store': 21090,
   'src/tax': 150,
 };
 
@@ -40,7 +40,7 @@ export const fileLinesMax = 500;
 
 /** Files that have more, and how many they may have. The tables of the database are one description. */
 export const longFiles: Readonly<Record<string, number>> = {
-  'src/store/schema/tables.ts': 1438,
+  'src/store/schema/tables.ts': 1440,
 };
 
 /** `src/inference/engines/openai/x.ts` counts for `src/inference/engines`, `src/store/x.ts` for `src/store`. */

@@ -42,6 +42,15 @@ export const spendLimitSchema = Type.Object({
   resets_at: nullable(Type.Integer({ description: 'Unix seconds; null: never.' })),
 });
 
+export const aliasSchema = Type.Object({
+  name: Type.String({ minLength: 1, maxLength: 128 }),
+  model: Type.String({ minLength: 1, maxLength: 128, description: 'The id of the model.' }),
+  listed: Type.Boolean({ description: 'Whether the list of models that the account gets has a card of this name.' }),
+  answers: Type.Enum(['model', 'alias'], {
+    description: 'What answers to requests of this name say: the id of the model, or the name.',
+  }),
+});
+
 export const zdrRequiredText =
   'Every request of the account is one with `Service-ZDR: required`, whatever its key and its header say: only backends that retain nothing serve it, and nothing of it is stored.';
 
@@ -58,6 +67,7 @@ export const accountSchema = Type.Object({
   max_concurrency: nullable(Type.Integer({ description: 'null: the limit of its plan, or of the server.' })),
   ...rateSchema,
   ...modelBudgetsSchema,
+  aliases: Type.Array(aliasSchema, { description: 'Names that only this account has for models.' }),
   ...tierSchema,
   zdr_required: Type.Boolean({ description: zdrRequiredText }),
   allowed_models: nullable(Type.Array(Type.String(), { description: 'null: all.' })),
@@ -141,6 +151,7 @@ export async function accountObjects(
       max_concurrency: concurrencyMax,
       ...ratesShown(limits),
       ...modelBudgets(account.id),
+      aliases: (limits.aliases ?? []).map((alias) => ({ ...alias })),
       ...tiersShown(limits),
       zdr_required: zdrRequired,
       allowed_models: account.models === null ? null : [...account.models],

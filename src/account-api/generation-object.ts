@@ -24,6 +24,9 @@ const summaryFields = {
   created_at: Type.Integer({ description: 'Unix seconds of its start.' }),
   ended_at: Type.Integer({ description: 'Unix seconds of its end, by which reports count it.' }),
   model: Type.String(),
+  asked_as: nullable(
+    Type.String({ description: 'The name that the request used for the model, where it is not the id.' }),
+  ),
   fallback_from: nullable(
     Type.String({ description: 'The model that was asked for, where `model` served the request instead.' }),
   ),
@@ -206,6 +209,7 @@ export function generationSummary(row: UsageRow, refunds: readonly Refund[]): Ge
   return {
     object: 'generation',
     ...requestRow(row),
+    asked_as: row.attempts?.[0]?.asked ?? null,
     created_at: secondsOf(row.startedAt),
     ended_at: secondsOf(row.endedAt),
     cancelled: ending === 'client_left' || ending === 'reader_stalled' || ending === 'revoked',

@@ -2,6 +2,7 @@ import { memberSubject, type Budget } from '../store/budget.ts';
 import type { AccountStatus } from '../store/database.ts';
 import type { AccountPrice } from '../store/repositories/account-prices.ts';
 import type { LoadedKey, ModelBudget } from '../store/repositories/loaded-keys.ts';
+import type { AccountAlias } from './account-aliases.ts';
 import { keyAccess, readAccountLimits, readLimits, scopedRates, tiersOf } from './key-limits.ts';
 import type { KeyAccess, ScopedRates } from './key-limits.ts';
 import { lookUpHash, parseKey } from './key.ts';
@@ -32,6 +33,8 @@ export interface Caller {
     readonly budget?: Budget | undefined;
     /** What all of its keys together may spend on single models, by their ids in lower case; undefined: no such limits. */
     readonly modelBudgets?: ReadonlyMap<string, Budget> | undefined;
+    /** Its own names for models, in lower case; undefined: none. */
+    readonly aliases?: ReadonlyMap<string, AccountAlias> | undefined;
     /** Rates that replace the list prices now or later; undefined: none. */
     readonly rates?: readonly AccountPrice[] | undefined;
   };
@@ -373,7 +376,7 @@ export class Directory {
 
   #set(entry: AccountEntry, { id, status, models, plan, limits, budget, modelBudgets, rates }: KnownAccount): void {
     const own = readAccountLimits(limits);
-    const { zdrRequired } = own;
+    const { zdrRequired, aliases } = own;
     entry.caller = {
       id,
       models: setOf(models),
@@ -383,6 +386,7 @@ export class Directory {
       ...tiersOf(own),
       budget: budget ?? undefined,
       modelBudgets: byModel(modelBudgets),
+      aliases: aliases === undefined ? undefined : new Map(aliases.map((alias) => [alias.name.toLowerCase(), alias])),
       rates: rates.length === 0 ? undefined : rates,
     };
     const wasActive = entry.isActive;

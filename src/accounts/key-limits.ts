@@ -1,4 +1,5 @@
 import { AddressRanges, rangeOf } from '../platform/ip/ranges.ts';
+import type { AccountAlias } from './account-aliases.ts';
 import type { keyLimitsSchema } from './key-limits-schema.ts';
 import type { Input } from './request-schema.ts';
 
@@ -36,6 +37,8 @@ export interface AccountLimits extends RateLimits {
   readonly tier?: string;
   /** The tiers that its requests may use besides `default`; absent: all. */
   readonly tiers?: readonly string[];
+  /** Its own names for models. */
+  readonly aliases?: readonly AccountAlias[];
 }
 
 /** null removes a limit; omitted limits stay. */

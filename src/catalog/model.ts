@@ -50,6 +50,8 @@ export interface Model {
   readonly leadsToSuccessor?: boolean | undefined;
   /** Other names of it in requests; absent: none. */
   readonly aliases?: readonly Alias[] | undefined;
+  /** The name that the request used instead of the id. */
+  readonly askedAs?: string | undefined;
   /** What the answer says instead of the id. */
   readonly answersAs?: string | undefined;
   /** The id of the model, if the card has another name. */
@@ -68,19 +70,26 @@ export interface Alias {
   readonly answers: 'model' | 'alias';
 }
 
-/** The model of a request that named it so, with the name that the answer says. */
-export function askedAs(model: Model, name: string): Model {
-  const alias = model.aliases?.find((each) => each.name.toLowerCase() === name.toLowerCase());
-  return alias?.answers === 'alias' ? { ...model, answersAs: alias.name } : model;
+/** The model of a request that named it so, with the name that the answer says. `own`: a name that only the caller's account has for it. */
+export function askedAs(model: Model, name: string, own: Pick<Alias, 'name' | 'answers'> | undefined): Model {
+  const alias = own ?? model.aliases?.find((each) => each.name.toLowerCase() === name.toLowerCase());
+  if (alias === undefined) return model;
+  return { ...model, askedAs: alias.name, ...(alias.answers === 'alias' ? { answersAs: alias.name } : {}) };
 }
 
 /** A model and those of its other names that have a card. */
 export const underItsNames = (model: Model): readonly Model[] => [
   model,
-  ...(model.aliases ?? [])
-    .filter(({ isListed }) => isListed)
-    .map(({ name }) => ({ ...model, id: name, displayName: name, aliasOf: model.id })),
+  ...(model.aliases ?? []).filter(({ isListed }) => isListed).map(({ name }) => underName(model, name)),
 ];
+
+/** The model as its card says it under another name. */
+export const underName = (model: Model, name: string): Model => ({
+  ...model,
+  id: name,
+  displayName: name,
+  aliasOf: model.id,
+});
 
 /** The capabilities that apply to a request: flags may depend on the ZDR partition (§4.2.3(5)). */
 export const capabilitiesFor = (model: Pick<Model, 'capabilities' | 'zdrCapabilities'>, zdr: boolean): Capabilities =>

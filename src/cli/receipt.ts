@@ -62,7 +62,7 @@ function linesOf(receipt: GenerationReceipt): readonly Line[] {
   ];
   const refund = receipt.ledger.filter(({ type }) => type === 'refund');
   return [
-    `${receipt.request_id} · ${receipt.model} · ${words.join(' · ')}`,
+    `${receipt.request_id} · ${receipt.model}${askedAs(receipt)} · ${words.join(' · ')}`,
     `ledger   ${receipt.id}`,
     `key      ${receipt.key_id}${receipt.key_name === null ? '' : ` (${receipt.key_name})`}`,
     `time     ${time(receipt.created_at)} to ${time(receipt.ended_at)}, ${receipt.total_ms} ms`,
@@ -94,6 +94,10 @@ function linesOf(receipt: GenerationReceipt): readonly Line[] {
     `why      ${receipt.explanation}`,
   ];
 }
+
+/** Absent in older services. */
+const askedAs = ({ asked_as: name }: { readonly asked_as?: string | null }): string =>
+  name === null || name === undefined ? '' : ` (asked for as ${name})`;
 
 /** How long it waited for a slot, and for whom. */
 function queueLines(queue: GenerationReceipt['queue'] | undefined): readonly string[] {

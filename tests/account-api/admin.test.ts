@@ -138,6 +138,20 @@ test('an account is made, changed and listed with what it has', async () => {
     const answer = await api('PATCH', `/v1/admin/accounts/${id}`, { json: { name: 'changed', ...wrong } });
     assert.equal(answer.status, 400);
   }
+  const alias = { name: 'Ours', model: 'demo', listed: true, answers: 'alias' };
+  const named = await api('PATCH', `/v1/admin/accounts/${id}`, { json: { aliases: [alias] } });
+  assert.deepEqual([named.status, named.body.aliases], [200, [alias]]);
+  for (const [wrong, param] of [
+    [{ name: 'Demo' }, 'aliases[1]'],
+    [{ name: 'x', model: 'nothing' }, 'aliases[1]'],
+    [{ name: 'OURS' }, 'aliases'],
+  ] as const) {
+    const json = { name: 'changed', aliases: [alias, { ...alias, ...wrong }] };
+    const answer = await api('PATCH', `/v1/admin/accounts/${id}`, { json });
+    assert.deepEqual([answer.status, answer.body.error.param], [400, param], JSON.stringify(wrong));
+  }
+  const none = await api('PATCH', `/v1/admin/accounts/${id}`, { json: { aliases: [] } });
+  assert.deepEqual(none.body.aliases, []);
   const listed = await api('GET', '/v1/admin/accounts?limit=1');
   assert.deepEqual([listed.body.data[0].id, listed.body.data[0].name], [id, 'Robots Ltd'], 'newest first');
   assert.equal(listed.body.has_more, true);

@@ -58,6 +58,7 @@ test('every kind of operation is entered with who, what was asked, before and af
     { kind: 'plan_account', accountId, plan: 'pro' },
     { kind: 'limit_account', accountId, limits: { concurrencyMax: 3 } },
     { kind: 'zdr_account', accountId, required: true },
+    { kind: 'alias_account', accountId, aliases: [{ name: 'mine', model: 'demo', listed: true, answers: 'model' }] },
     { kind: 'tier_account', accountId, tier: 'flex', tiers: ['flex'] },
     { kind: 'budget_account', accountId, budget },
     { kind: 'budget_member', accountId, userId, budget },

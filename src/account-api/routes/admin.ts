@@ -8,10 +8,11 @@ import type { Operation } from '../../accounts/operations.ts';
 import { defaultsOnCard } from '../../catalog/model-defaults.ts';
 import type { ModelConfig } from '../../config/config.ts';
 import { ApiError } from '../../platform/errors.ts';
-import { accountOfServerSchema, accountsOfServer } from '../account-object.ts';
+import { accountOfServerSchema, accountsOfServer, aliasSchema } from '../account-object.ts';
 import { auditObject, auditQuery, auditRequest, auditSchema } from '../audit-object.ts';
 import { billingChange, billingInput } from '../billing-input.ts';
 import { operationsOf } from '../operations-of.ts';
+import { aliasesMax, conflictOfAliases, faultOfAliases, type AccountAlias } from '../../accounts/account-aliases.ts';
 import { modelBudgetsAskedFor, modelBudgetSettings } from '../limit-object.ts';
 import { checkModels, ratesAskedFor, rateSettings } from '../rate-fields.ts';
 import { tierSettings, tiersAskedFor } from '../tier-fields.ts';
@@ -116,6 +117,12 @@ export const adminRoutes: readonly AccountRoute[] = [
         max_concurrency: Type.Optional(nullable(Type.Integer({ minimum: 1, maximum: 1_000_000 }))),
         ...rateSettings,
         ...modelBudgetSettings,
+        aliases: Type.Optional(
+          Type.Array(Type.Object(aliasSchema.properties, { additionalProperties: false }), {
+            maxItems: aliasesMax,
+            description: 'Names that only this account has for models; replaces the earlier list.',
+          }),
+        ),
         ...tierSettings,
         credit_limit_cents: Type.Optional(Type.Integer({ minimum: 0, maximum: centsMax })),
         allowed_models: Type.Optional(
@@ -140,6 +147,7 @@ export const adminRoutes: readonly AccountRoute[] = [
       if (plan !== undefined && plan !== null && !plans.some((known) => known.name === plan))
         throw new ApiError('unsupported_value', 'The configuration has no plan of this name.', { param: 'plan_tier' });
       checkModels(body, call.services.config);
+      if (body.aliases !== undefined) checkAliases(body.aliases, call.services.config().models);
       const inputs: Operation[] = [];
       // First the part that may be refused: a limit whose credit is in use.
       if (credit !== undefined)
@@ -170,6 +178,7 @@ export const adminRoutes: readonly AccountRoute[] = [
       }
       for (const change of await modelBudgetsAskedFor(body, account, call.services.operations))
         inputs.push({ kind: 'budget_account', accountId: account, ...change });
+      if (body.aliases !== undefined) inputs.push({ kind: 'alias_account', accountId: account, aliases: body.aliases });
       if (allowed !== undefined)
         inputs.push({ kind: 'allow_account', accountId: account, models: allowed ?? undefined });
       for (const input of inputs) await operate(input, operationsOf(call));
@@ -430,6 +439,14 @@ async function auditPage(
 ) {
   const entries = await operations.repositories.listAudit({ accountId: account, ...request });
   return listOf(entries, page, auditObject, auditId);
+}
+
+function checkAliases(aliases: readonly AccountAlias[], models: Parameters<typeof conflictOfAliases>[1]): void {
+  const fault = faultOfAliases(aliases);
+  if (fault !== undefined) throw new ApiError('unsupported_value', fault, { param: 'aliases' });
+  const conflict = conflictOfAliases(aliases, models);
+  if (conflict !== undefined)
+    throw new ApiError('unsupported_value', conflict.fault, { param: `aliases[${conflict.index}]` });
 }
 
 async function limitsOf({ services }: Pick<Call, 'services'>, accountId: string): Promise<AccountLimits> {

@@ -5,6 +5,7 @@ import { timeZoneNamed } from '../../platform/calendar/time-zone.ts';
 import { taxStatuses } from '../../tax/tax.ts';
 import { madeAccount, theAccount, theMember } from '../audit-subjects.ts';
 import { checkedBilling } from '../billing-details.ts';
+import { accountAliasSchema, faultOfAliases } from '../account-aliases.ts';
 import { budgetSchema, ofModel, setBudget } from '../budget.ts';
 import { checkedChange, checkedModels, checkedName } from '../checks.ts';
 import { createAccount, newAccountSchema } from '../create-account.ts';
@@ -124,6 +125,20 @@ export const accountOperations = {
       const limits: AccountLimitsChange = { zdrRequired: required ? true : null };
       await repositories.limitAccount({ accountId, limits, at: now(), changeId: newId() });
       return { accountId, required };
+    },
+  }),
+
+  /** Sets an account's own names for models; the list replaces the earlier one. */
+  alias_account: operation({
+    schema: Type.Object({ ...ofAccount, aliases: Type.Array(accountAliasSchema) }),
+    audit: { action: 'account.aliases', subject: theAccount },
+    run: async ({ accountId: named, aliases }, { repositories, now, newId }) => {
+      const accountId = await accountMeant(named, repositories);
+      const fault = faultOfAliases(aliases);
+      if (fault !== undefined) throw new OperationError(fault);
+      const limits: AccountLimitsChange = { aliases: aliases.length === 0 ? null : aliases };
+      await repositories.limitAccount({ accountId, limits, at: now(), changeId: newId() });
+      return { accountId, aliases };
     },
   }),
 

@@ -253,6 +253,29 @@ export const accountCommands: readonly CommandRow[] = [
       ],
     }),
   }),
+  changes({
+    name: 'alias',
+    about: 'give a model another name, for the requests of one account alone',
+    takes: [
+      word('<name>', 'the name in requests'),
+      word('[model]', 'the id of the model'),
+      option('--listed', "the account's list of models has a card of this name"),
+      option('--answers <what>', 'what answers to requests of this name say')
+        .choices(['model', 'alias'])
+        .default('model'),
+      option('--none', 'remove the name'),
+      meantAccount,
+    ],
+    ask: aliasesAsked,
+    done: ({ accountId, aliases }) => ({
+      json: { account: accountId, aliases },
+      lines: [
+        aliases.length === 0
+          ? `${accountId} has no names of its own for models from now on.`
+          : `${accountId} has these names of its own for models: ${aliases.map(({ name, model }) => `${name} (${model})`).join(', ')}.`,
+      ],
+    }),
+  }),
   billingRow,
   budgetRow('account', 'set the budget of an account for a period, for all its keys together', [
     option(
@@ -272,6 +295,36 @@ export const accountCommands: readonly CommandRow[] = [
     done: allowed,
   }),
 ];
+
+interface AliasOptions extends OfAccount {
+  readonly listed?: boolean;
+  readonly answers: 'model' | 'alias';
+  readonly none?: boolean;
+}
+
+async function aliasesAsked(
+  { account, listed, answers, none }: AliasOptions,
+  [name, model]: readonly [string, string?],
+  context: Context,
+) {
+  const [{ conflictOfAliases }, { accountMeant }, { reading }, { readAccountLimits }] = await Promise.all([
+    import('../../accounts/account-aliases.ts'),
+    import('../../accounts/operation.ts'),
+    import('../database.ts'),
+    import('../../accounts/key-limits.ts'),
+  ]);
+  if ((model === undefined) !== (none === true)) throw await refused('Give the id of the model, or --none.');
+  const known = await reading(context, async ({ repositories }) => {
+    const accountId = await accountMeant(account, repositories);
+    return readAccountLimits((await repositories.getAccount({ accountId }))?.limits ?? null).aliases ?? [];
+  });
+  const others = known.filter((alias) => alias.name.toLowerCase() !== name.toLowerCase());
+  if (model === undefined) return { kind: 'alias_account', accountId: account, aliases: others } as const;
+  const set = { name, model, listed: listed === true, answers };
+  const conflict = conflictOfAliases([set], context.config.models);
+  if (conflict !== undefined) throw await refused(conflict.fault);
+  return { kind: 'alias_account', accountId: account, aliases: [...others, set] } as const;
+}
 
 /** Accounts in the form of GET /v1/admin/accounts. */
 export async function accountsWithFigures({ repositories, now }: Reader, limit: number) {

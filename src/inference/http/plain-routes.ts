@@ -1,11 +1,10 @@
 import type { IncomingMessage } from 'node:http';
 
 import { modelCard, modelList } from '../../catalog/card.ts';
-import { underItsNames } from '../../catalog/model.ts';
 import { pricesAt } from '../../billing/account-prices.ts';
 import { ApiError } from '../../platform/errors.ts';
 import { plainOperations } from '../openapi/plain-operations.ts';
-import { usableModels } from '../pipeline/access.ts';
+import { cardsOf, usableModels } from '../pipeline/access.ts';
 import { callerOf, caughtUp } from './caller.ts';
 import { describedEndpoints } from './described.ts';
 import type { Exchange } from './exchange.ts';
@@ -59,8 +58,7 @@ async function answerModels(exchange: Exchange): Promise<void> {
   // Specification §5.3: without a key list prices are shown; an invalid key is refused.
   const caller = await callerOf(exchange);
   const now = host.services.now();
-  const named = usableModels(caller, lease.runtimeConfig.catalog, now).flatMap(underItsNames);
-  const cards = named.map((model) =>
+  const cards = cardsOf(caller, lease.runtimeConfig.catalog, now).map((model) =>
     modelCard(model, pricesAt(model, caller?.account.rates, now), Math.floor(now / 1000)),
   );
   sendJson(exchange, 200, JSON.stringify(modelList(cards)));

@@ -4,7 +4,7 @@ import type { Model } from '../../catalog/model.ts';
 import type { EngineRequest, GenerationRequest, ImageTokens, Prompt } from '../../generation/request.ts';
 import { ApiError } from '../../platform/errors.ts';
 import type { DecodeContext, Dialect } from '../dialects/dialect.ts';
-import { modelFor } from './access.ts';
+import { modelFor, ownName } from './access.ts';
 import { refuseImpossible } from './backend-pool.ts';
 import type { Call, ServeServices } from './call.ts';
 import type { RequestFacts } from './request-facts.ts';
@@ -96,7 +96,8 @@ export function check<Format>(
 
 /** §4.2.3(5): a model's capabilities may differ with zero data retention. From here on only this partition counts. */
 function partitionFor(id: string, caller: RequestFacts, catalog: Catalog): Model {
-  const found = askedAs(modelFor(id, caller, catalog, caller.startedAt), id);
+  const named = modelFor(id, caller, catalog, caller.startedAt);
+  const found = askedAs(named, id, ownName(id, caller, catalog, caller.startedAt));
   if (!caller.zdr) return found;
   if (found.capabilities.zdr) return { ...found, capabilities: capabilitiesFor(found, true) };
   const why = caller.account.zdrRequired === true ? ', which this account requires for every request' : '';

@@ -70,7 +70,11 @@ export function receiptOf(
     memberBudget: plan === null ? memberBalanceOf(order) : null,
     zdr: order.zdr,
     batchId: order.batchId,
-    attempts: fallen === undefined ? worthKeeping(attempts) : [...fallen.attempts, ...attempts],
+    attempts: withName(
+      fallen === undefined ? attempts : [...fallen.attempts, ...attempts],
+      (fallen?.firstOrder ?? order).model.askedAs,
+      fallen !== undefined,
+    ),
     fallbacks: fallen?.steps,
     tier: order.tier,
     queued: waits === undefined ? undefined : queuedOf(waits),
@@ -84,9 +88,16 @@ function queuedOf(waits: readonly Wait[]): UsageQueued {
   return { waitMs: waits.reduce((sum, { waitedMs }) => sum + waitedMs, 0), expectedMs: expectedMs ?? null, ahead };
 }
 
-/** Whether there was a choice, or something failed. */
-const worthKeeping = (attempts: readonly UsageAttempt[]): readonly UsageAttempt[] | undefined =>
-  attempts.length > 1 || (attempts[0]?.chosen ?? null) !== null ? attempts : undefined;
+/** Kept if there was a choice, something failed, or the model was asked for by another name. */
+function withName(
+  attempts: readonly UsageAttempt[],
+  asked: string | undefined,
+  isFallen: boolean,
+): readonly UsageAttempt[] | undefined {
+  const [first, ...others] = attempts;
+  if (asked !== undefined && first !== undefined) return [{ ...first, asked }, ...others];
+  return isFallen || others.length > 0 || (first?.chosen ?? null) !== null ? attempts : undefined;
+}
 
 /** The attempt that decided: of two that raced, not the one that was stopped or failed first. */
 const lastOf = (attempts: readonly UsageAttempt[]): UsageAttempt | undefined =>

@@ -16,6 +16,8 @@ export interface Recipients {
 /** One try of a request at a backend. */
 export interface UsageAttempt {
   readonly backend: string;
+  /** The name that the request used for its model, in the first try; absent: the id. */
+  readonly asked?: string;
   /** Milliseconds from the start of the request to the try. */
   readonly atMs: number;
   /** The model, if it is not the one that finally served the request. */

@@ -19,6 +19,7 @@ import { useText } from '../../i18n/text.ts';
 import type { Account } from './account.ts';
 import { AccountState } from './account-state.tsx';
 import { accountRoute } from './routes.ts';
+import { AliasesDialog } from './aliases.tsx';
 import { CreditDialog } from './credit.tsx';
 import type { CreditType } from './credit.tsx';
 import { DeleteDialog } from './delete-account.tsx';
@@ -56,7 +57,7 @@ export default function AccountPage() {
   );
 }
 
-type Opened = { readonly credit: CreditType } | 'refund' | 'invite' | 'limits' | 'suspend' | 'delete';
+type Opened = 'aliases' | { readonly credit: CreditType } | 'refund' | 'invite' | 'limits' | 'suspend' | 'delete';
 
 function ShownAccount({ of: account, crumb }: { readonly of: Account; readonly crumb: ReactNode }) {
   const t = useText<OperatorAccountTexts>('operator-accounts');
@@ -70,6 +71,7 @@ function ShownAccount({ of: account, crumb }: { readonly of: Account; readonly c
         {t('grant')}
       </Button>
       <Menu trigger={<IconButton label={t('more')} look="plain" icon={<MoreIcon />} />}>
+        <MenuItem onSelect={() => setOpen('aliases')}>{t('aliases')}</MenuItem>
         <MenuItem onSelect={() => setOpen('invite')}>{t('inviteOwner')}</MenuItem>
         <MenuItem onSelect={() => setOpen({ credit: 'adjust' })}>{t('moveCredit')}</MenuItem>
         <MenuItem onSelect={() => setOpen('refund')}>{t('refundRequest')}</MenuItem>
@@ -117,6 +119,7 @@ function ShownAccount({ of: account, crumb }: { readonly of: Account; readonly c
       {open === 'refund' && <OpenReceiptDialog onClose={close} />}
       {open === 'invite' && <InviteOwnerDialog of={account} onClose={close} />}
       {open === 'limits' && <LimitsDialog of={account} onClose={close} />}
+      {open === 'aliases' && <AliasesDialog of={account} onClose={close} />}
       {open === 'suspend' && <SuspendDialog of={account} onClose={close} />}
       {open === 'delete' && <DeleteDialog of={account} onClose={close} />}
     </Page>
@@ -164,6 +167,12 @@ function AccountFacts({ of: account }: { readonly of: Account }) {
           [t('concurrency'), account.max_concurrency ?? t('ofPlan')],
           ...rates,
           ...modelBudgets,
+          [
+            t('aliases'),
+            account.aliases.length === 0
+              ? t('none')
+              : account.aliases.map(({ name, model }) => `${name} (${model})`).join(', '),
+          ],
           [t('models'), account.allowed_models === null ? t('allModels') : account.allowed_models.join(', ')],
           [
             t('spendLimit'),
