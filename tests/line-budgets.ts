@@ -5,7 +5,7 @@
  */
 export const lineBudgets: Readonly<Record<string, number>> = {
   src: 5,
-  'src/account-api': 11683,
+  'src/account-api': 11742,
   'src/accounts': 4724,
   'src/app': 5324,
   'src/billing': 6965,
@@ -26,12 +26,12 @@ export const lineBudgets: Readonly<Record<string, number>> = {
   'src/inference/model-files': 2427,
   'src/inference/openapi': 1376,
   'src/inference/output-parsers': 1885,
-  'src/inference/pipeline': 6573,
-  'src/inference/routing': 2428,
+  'src/inference/pipeline': 6583,
+  'src/inference/routing': 2492,
   'src/notifications': 591,
   'src/platform': 7498,
   'src/prove': 1231,
-  'src/store': 21090,
+  'src/store': 21100,
   'src/tax': 150,
 };
 
@@ -40,7 +40,7 @@ export const fileLinesMax = 500;
 
 /** Files that have more, and how many they may have. The tables of the database are one description. */
 export const longFiles: Readonly<Record<string, number>> = {
-  'src/store/schema/tables.ts': 1440,
+  'src/store/schema/tables.ts': 1450,
 };
 
 /** `src/inference/engines/openai/x.ts` counts for `src/inference/engines`, `src/store/x.ts` for `src/store`. */

@@ -74,6 +74,22 @@ const attemptSchema = Type.Object({
         '`second`: asked because the first gave no text in time, and `second_stopped` when that did after all; `overtaken`: the first, stopped because the second gave text.',
     }),
   ),
+  cached_elsewhere: nullable(
+    Type.Object(
+      {
+        backend: Type.String(),
+        tokens_cached: Type.Integer(),
+        expected_ms: Type.Integer({ description: 'Until the first token, there.' }),
+        state: Type.Enum(['slower', 'full', 'unavailable'], {
+          description:
+            'Why it was not chosen: its first token was expected later, it had as many requests as it takes, or it was left out or tried before.',
+        }),
+      },
+      {
+        description: 'The backend that was believed to have most of the prompt in its cache, where another was chosen.',
+      },
+    ),
+  ),
   chosen: nullable(
     Type.Object(
       {
@@ -304,6 +320,7 @@ const attemptObject = ({
   model,
   failed,
   hedge,
+  cachedElsewhere: elsewhere,
   chosen,
 }: UsageAttempt): Static<typeof attemptSchema> => ({
   backend,
@@ -311,6 +328,15 @@ const attemptObject = ({
   model: model ?? null,
   error_code: failed,
   hedge: hedge ?? null,
+  cached_elsewhere:
+    elsewhere === undefined
+      ? null
+      : {
+          backend: elsewhere.backend,
+          tokens_cached: elsewhere.cachedTokens,
+          expected_ms: elsewhere.expectedMs,
+          state: elsewhere.state,
+        },
   chosen:
     chosen === null
       ? null
@@ -380,6 +406,38 @@ const endings: Readonly<Record<Ending, string>> = {
   crashed: 'The process that served it ended unexpectedly: nothing is charged.',
 };
 
+/** What was expected in the cache of the backend that answered, what was there, and who had more of it. */
+function cacheSentences({ attempts, cachedTokens: there, promptTokens }: UsageRow): readonly string[] {
+  const answered = attempts?.findLast(({ failed, hedge }) => failed === null && hedge !== 'second_stopped');
+  const chosen = answered?.chosen ?? null;
+  if (answered === undefined || chosen === null || promptTokens === 0) return [];
+  const { backend, cachedElsewhere: other } = answered;
+  const isLess = chosen.cachedTokens - there >= cacheBlockTokens;
+  return [
+    ...(isLess
+      ? [
+          `Of the prompt, ${chosen.cachedTokens} tokens were expected in the cache of ${backend}, and it reported ${there}: the others had left it since, or the server reports no cached tokens.`,
+        ]
+      : []),
+    ...(other === undefined || other.cachedTokens - chosen.cachedTokens < cacheBlockTokens
+      ? []
+      : [
+          `${other.backend} was expected to have ${other.cachedTokens} tokens of it, but ${whyNot[other.state](other.expectedMs, chosen.expectedMs)}.`,
+        ]),
+  ];
+}
+
+/** Expectations are estimates of prefixes that end this far apart; smaller differences mean nothing. */
+const cacheBlockTokens = 128;
+
+const whyNot: Readonly<
+  Record<NonNullable<UsageAttempt['cachedElsewhere']>['state'], (there: number, here: number) => string>
+> = {
+  slower: (there, here) => `its first token was expected after ${there} ms, and here after ${here} ms`,
+  full: () => 'it had as many requests as it takes',
+  unavailable: () => 'it was left out, or had been tried before',
+};
+
 function explanationOf(row: UsageRow, listCost: bigint): string {
   const sentences = [endings[row.ending]];
   const [asked] = row.fallbacks ?? [];
@@ -396,6 +454,7 @@ function explanationOf(row: UsageRow, listCost: bigint): string {
     sentences.push(
       'The backend reported more usage than the credit held for the request covers; a charge is never more than the hold.',
     );
+  sentences.push(...cacheSentences(row));
   if (row.counted && row.costMicrocents > 0n)
     sentences.push('The backend reported no token counts, so the service estimated them, on the low side.');
   return sentences.join(' ');

@@ -165,12 +165,22 @@ interface Try {
 }
 
 function begin(order: Order, placement: Placement<Backend>, trace: DispatchTrace): Try {
-  const { backend, reasons } = placement;
+  const { backend, reasons, elsewhere } = placement;
   const attempt: Attempt = {
     backend: backend.label,
     atMs: elapsedMs(order),
     failed: null,
     chosen: reasons,
+    ...(elsewhere === undefined
+      ? {}
+      : {
+          cachedElsewhere: {
+            backend: elsewhere.backend.label,
+            cachedTokens: elsewhere.reasons.cachedTokens,
+            expectedMs: elsewhere.reasons.expectedMs,
+            state: elsewhere.state,
+          },
+        }),
   };
   trace.attempts.push(attempt);
   return { placement, attempt, span: spanOf(order, placement, trace), begunMs: 0 };

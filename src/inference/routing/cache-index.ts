@@ -35,11 +35,18 @@ export class CacheIndex {
   #cachedTokens = new Float64Array(16);
   /** How many entries of the last result are above 0. */
   #looked = 0;
+  /** One of the views with the longest part of the prompt, of the last result. */
+  #longest = { number: 0, tokens: 0 };
   readonly #found: number[][] = [];
   #uses = 0;
   #prefixes = 0;
   #numbers = 0;
   readonly #freeNumbers: number[] = [];
+
+  /** A view with the longest part of the prompt that was looked up last, by its number; 0 tokens: none has any of it. */
+  get longest(): { readonly number: number; readonly tokens: number } {
+    return this.#longest;
+  }
 
   /**
    * Looks up the prefixes of a prompt. Returns how many of its tokens each view has, by the view's number, valid until the next call of any
@@ -67,6 +74,8 @@ export class CacheIndex {
         looked++;
       }
     }
+    this.#longest.number = count === 0 ? 0 : (this.#found[count - 1]![0] ?? 0);
+    this.#longest.tokens = count === 0 ? 0 : tokens[count - 1]!;
     this.#found.length = 0;
     this.#looked = looked;
     return cached;

@@ -219,6 +219,23 @@ function unreadTokens(
   return waitingTokens - Math.min(readingTokens, ((nowMs - readingSinceMs) * speed) / 1_000);
 }
 
+/** The figures of a backend that was not chosen. */
+export const reasonsAt = (
+  backend: BackendView,
+  request: ChosenRequest,
+  of: number,
+  tokensPerSecond: number,
+  nowMs: number,
+): ChoiceReasons =>
+  reasonsOf(
+    backend,
+    secondsAt(backend, ownTokens(backend, request), tokensPerSecond, nowMs),
+    request,
+    of,
+    tokensPerSecond,
+    nowMs,
+  );
+
 function reasonsOf(
   backend: BackendView,
   expectedSeconds: number,

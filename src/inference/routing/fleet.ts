@@ -2,6 +2,7 @@ import { note, type BackendLoad, type Waiting } from './backend-load.ts';
 import { CacheIndex } from './cache-index.ts';
 import {
   choose,
+  reasonsAt,
   FleetFigures,
   type Choice,
   type ChoiceReasons,
@@ -21,10 +22,19 @@ export interface RoutedRequest {
 }
 
 /** A request placed at a backend: `begun` at most once, `end` exactly once. */
+/** A backend with more of the prompt in its cache than the one that was chosen, with its figures, and why it was not chosen. */
+export interface CachedElsewhere<Member> {
+  readonly backend: Member;
+  readonly reasons: ChoiceReasons;
+  readonly state: 'slower' | 'full' | 'unavailable';
+}
+
 export interface Placement<Member> {
   readonly backend: Member;
   /** null: there was no choice. */
   readonly reasons: ChoiceReasons | null;
+  /** Another backend that is believed to have more of the prompt in its cache, if there is one. */
+  readonly elsewhere?: CachedElsewhere<Member> | undefined;
   /** The first token has arrived. */
   begun(nowMs: number): void;
   /** The answer is complete; `usage` is what the backend reports about its prompt. */
@@ -223,7 +233,29 @@ export class Fleet<Member extends BackendLoad> {
       this.#choose(chosen, nowMs, isSound) ??
       // Unsound backends are better than none; while a sound one is full, its requests wait.
       (this.members.some(isSound) ? undefined : this.#choose(chosen, nowMs, mayTake));
-    return choice === undefined ? undefined : this.#placed(choice, prefixes, nowMs);
+    if (choice === undefined) return undefined;
+    return this.#placed(choice, prefixes, nowMs, this.#elsewhere(choice.backend, chosen, nowMs, isSound));
+  }
+
+  #elsewhere(
+    chosen: Member,
+    request: ChosenRequest,
+    nowMs: number,
+    isSound: (member: Member) => boolean,
+  ): CachedElsewhere<Member> | undefined {
+    const { number, tokens } = this.#cache.longest;
+    if (number === 0 || tokens <= request.cachedTokens[chosen.cacheNumber]!) return undefined;
+    const backend = this.members.find(({ cacheNumber }) => cacheNumber === number);
+    if (backend === undefined) return undefined;
+    const reasons = reasonsAt(
+      backend,
+      request,
+      this.members.length,
+      this.#tokensPerSecond || tokensPerSecondUnknown,
+      nowMs,
+    );
+    const isFull = backend.running >= backend.concurrencyMax;
+    return { backend, reasons, state: isFull ? 'full' : isSound(backend) ? 'slower' : 'unavailable' };
   }
 
   #choose(request: ChosenRequest, nowMs: number, mayTake: (member: Member) => boolean): Choice<Member> | undefined {
@@ -262,7 +294,12 @@ export class Fleet<Member extends BackendLoad> {
     };
   }
 
-  #placed({ backend, reasons }: Choice<Member>, prefixes: PromptPrefixes, nowMs: number): Placement<Member> {
+  #placed(
+    { backend, reasons }: Choice<Member>,
+    prefixes: PromptPrefixes,
+    nowMs: number,
+    elsewhere: CachedElsewhere<Member> | undefined,
+  ): Placement<Member> {
     const { waitingTokens, uncachedTokens, cachedTokens } = reasons;
     const usedAt = prefixes === noPrefixes ? 0 : this.#cache.use(backend, prefixes);
     const placedAt = this.#cache.uses;
@@ -281,6 +318,7 @@ export class Fleet<Member extends BackendLoad> {
     return {
       backend,
       reasons,
+      elsewhere,
       begun: (begunAtMs) => {
         if (!stopWaiting(backend, waiting, begunAtMs)) return;
         note(backend);

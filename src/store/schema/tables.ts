@@ -29,6 +29,16 @@ export interface UsageAttempt {
    * stopped.
    */
   readonly hedge?: 'second' | 'second_stopped' | 'overtaken' | undefined;
+  /**
+   * Another backend that was believed to have more of the prompt in its cache. `full`: it had as many requests as it takes; `unavailable`:
+   * it was left out, or tried before.
+   */
+  readonly cachedElsewhere?: {
+    readonly backend: string;
+    readonly cachedTokens: number;
+    readonly expectedMs: number;
+    readonly state: 'slower' | 'full' | 'unavailable';
+  };
   /** The figures by which the backend was chosen; null: there was no choice. */
   readonly chosen: {
     /** Expected time to the first token. */

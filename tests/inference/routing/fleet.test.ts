@@ -31,6 +31,34 @@ test('a conversation stays where it was, and leaves when too much waits there', 
   assert.ok(fleet.members.every(({ running, waitingTokens }) => running === 0 && waitingTokens === 0));
 });
 
+test('where another backend has more of the prompt in its cache, a placement says which, with its figures, and why it was not chosen', () => {
+  const fleet = new Fleet([idleLoad(), idleLoad()]);
+  const [holder, other] = fleet.members as [BackendLoad, BackendLoad];
+  const isHolder = (each: BackendLoad): boolean => each === holder;
+  const first = fleet.place(request(10), isHolder, 0)!;
+  assert.equal(first.elsewhere, undefined, 'nobody has it');
+  first.begun(250);
+  first.end(250);
+  const again = fleet.place(request(10), able, 1_000)!;
+  assert.deepEqual([again.backend, again.elsewhere], [holder, undefined], 'nobody has more');
+  again.end(1_000);
+  const refused = fleet.place(request(20), (each) => each === other, 1_000)!;
+  assert.equal(refused.elsewhere, undefined, 'another prompt');
+  refused.end(1_000);
+  const kept = fleet.place({ promptTokens: 1_000, prefixes: request(10).prefixes }, (each) => each === other, 1_000)!;
+  assert.deepEqual(
+    [kept.elsewhere?.backend, kept.elsewhere?.state, kept.elsewhere?.reasons.cachedTokens, kept.reasons?.cachedTokens],
+    [holder, 'unavailable', 900, 0],
+  );
+  kept.end(1_000);
+  // Much waits at the holder of another one.
+  fleet.place(request(30), isHolder, 2_000)!.end(2_000);
+  for (let count = 0; count < 8; count++) fleet.place(request(100 * (count + 1)), isHolder, 2_000);
+  const slower = fleet.place(request(30), able, 2_000)!;
+  assert.deepEqual([slower.backend, slower.elsewhere?.backend, slower.elsewhere?.state], [other, holder, 'slower']);
+  assert.ok(slower.elsewhere!.reasons.expectedMs > slower.reasons!.expectedMs);
+});
+
 test('a backend that reports less than it was believed to have is believed to have lost what is older', () => {
   const fleet = new Fleet([idleLoad(), idleLoad()]);
   const only = fleet.members[0]!;
