@@ -31,14 +31,7 @@ export async function openModel(options: OpenOptions): Promise<LlamaModel> {
   });
   const contextLength = Math.min(options.contextLength, model.trainContextSize);
   const { slots } = options;
-  const context = await model.createContext({
-    sequences: slots,
-    contextSize: contextLength,
-    batchSize: Math.max(options.batchTokens, slots),
-    threads: threadsAtFirst,
-    flashAttention: 'auto',
-    ...loraOf(options.adapter),
-  });
+  const context = await model.createContext({ ...contextOf(options), contextSize: contextLength });
   const addon = addonOf({ llama, model, context });
   const chooser = chooserOf(addon.context);
   // Each object reserves one sequence id; its finaliser gives the id back, so they must stay referenced.
@@ -114,8 +107,13 @@ export async function openModel(options: OpenOptions): Promise<LlamaModel> {
   };
 }
 
-const loraOf = (adapter: OpenOptions['adapter']) =>
-  adapter === undefined ? {} : { lora: { adapters: [{ filePath: adapter.file, scale: adapter.scale }] } };
+const contextOf = ({ slots, batchTokens, adapter }: OpenOptions) => ({
+  sequences: slots,
+  batchSize: Math.max(batchTokens, slots),
+  threads: threadsAtFirst,
+  flashAttention: 'auto' as const,
+  ...(adapter === undefined ? {} : { lora: { adapters: [{ filePath: adapter.file, scale: adapter.scale }] } }),
+});
 
 function choicesOf(
   addon: Addon,
