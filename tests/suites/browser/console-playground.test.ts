@@ -389,6 +389,66 @@ test('the exported command sends the same request; a link has the settings, and 
   await person.leave();
 });
 
+for (const look of looks.filter(({ name }) => name === 'dark, 360 px' || name === 'light, 1280 px'))
+  test(`a prompt is saved by name, used again, renamed and deleted: ${look.name}`, async () => {
+    const person = await personAt('/playground?temperature=0.5', look);
+    const { page } = person;
+    await hasKey(person);
+    if (look.width < 1000) await page.locator('summary', { hasText: /^Settings$/ }).click();
+    await page.getByLabel('System prompt').fill('Be short.');
+    await ask(person, 'capital of France?');
+    await page.getByRole('textbox', { name: 'Message' }).fill('And of Japan?');
+    const save = async (name: string): Promise<void> => {
+      await person.fill('Name of the prompt', name);
+      await person.press('Save what is on the page');
+    };
+    await person.press('Saved prompts');
+    await person.reads('Nothing is saved yet.');
+    await save(' Capitals ');
+    const list = page.getByRole('dialog').getByRole('list');
+    await list.getByText('demo · 3 messages').waitFor();
+    await save('Other');
+    await person.fill('Name of the prompt', 'Capitals');
+    await person.reads('It takes the place of the prompt of this name.');
+    await person.press('Rename Other');
+    await list.getByLabel('Name of the prompt').fill('Capitals');
+    await list.getByRole('button', { name: 'Rename', exact: true }).click();
+    await list.getByText('There is a prompt of this name.').waitFor();
+    await person.look();
+    await list.getByLabel('Name of the prompt').fill('Towns');
+    await list.getByRole('button', { name: 'Rename', exact: true }).click();
+    await person.press('Delete Capitals');
+    await person.reads('Capitals will be gone from this browser.');
+    await person.press('Delete');
+    await list.getByText('Towns', { exact: true }).waitFor();
+    assert.equal(await list.getByRole('listitem').count(), 1);
+    // Another time, at another address.
+    await page.goto(`${service.accountUrl}/playground`);
+    await hasKey(person);
+    await person.press('Saved prompts');
+    await person.press('Use Towns');
+    await page.waitForURL(/temperature=0.5/);
+    if (look.width < 1000) await page.locator('summary', { hasText: /^Settings$/ }).click();
+    assert.equal(await page.getByLabel('System prompt').inputValue(), 'Be short.');
+    assert.equal(await page.getByRole('textbox', { name: 'Message' }).inputValue(), 'And of Japan?');
+    await answers(person).getByText('It is Paris.').waitFor();
+    await person.look();
+    // Its messages are sent as if they had been written here.
+    await answers(person).last().getByRole('button', { name: 'Code' }).click();
+    const code = await page.getByRole('dialog').getByRole('region', { name: 'curl' }).innerText();
+    assert.ok(code.includes('capital of France?') && code.includes('Be short.'), code);
+    await page.keyboard.press('Escape');
+    await ask(person, 'And of Japan?');
+    await answers(person).last().getByRole('button', { name: 'Raw' }).click();
+    const sent = await answers(person)
+      .last()
+      .getByRole('region', { name: /^POST / })
+      .innerText();
+    for (const part of ['Be short.', 'capital of France?', 'It is Paris.', 'And of Japan?', '"temperature": 0.5'])
+      assert.ok(sent.includes(part), sent);
+    await person.leave();
+  });
+
 async function shell(command: string, variables: Readonly<Record<string, string>>) {
   const child = spawn('sh', ['-c', command], { env: { ...process.env, ...variables } });
   let stdout = '';

@@ -16,9 +16,12 @@ import { Column } from './column.tsx';
 import { Composer } from './composer.tsx';
 import { examples } from './examples.ts';
 import { KeyBar } from './key-bar.tsx';
+import { messagesOf } from './kept-prompts.ts';
+import type { KeptPrompt } from './kept-prompts.ts';
 import type { PlaygroundTexts } from './messages/en.ts';
 import { columnsMax, playgroundOf } from './playground.ts';
 import type { MakeRequest, Playground, PlaygroundState } from './playground.ts';
+import { PromptsDialog } from './prompts-dialog.tsx';
 import type { Request } from './run.ts';
 import type { Search } from './search.ts';
 import { askable, chosenModels, featuresOf, requestOf, withModels } from './settings.ts';
@@ -60,6 +63,7 @@ function Workspace({ models, playground, url }: WorkspaceProps) {
   const state = useSyncExternalStore(playground.subscribe, playground.state);
   const [code, setCode] = useState<Request>();
   const [isPasting, setPasting] = useState(false);
+  const [isAtPrompts, setAtPrompts] = useState(false);
   const field = useRef<HTMLTextAreaElement>(null);
   const chosen = chosenModels(search, models);
   const family = search.family ?? 'chat';
@@ -111,6 +115,7 @@ function Workspace({ models, playground, url }: WorkspaceProps) {
                   setCode(makeRequest(0, isAsked ? [...(state.columns[0] ?? []), draftTurn] : (state.columns[0] ?? [])))
               : undefined
           }
+          onPrompts={() => setAtPrompts(true)}
           onClear={() => playground.clear()}
         />
         <Columns
@@ -146,8 +151,35 @@ function Workspace({ models, playground, url }: WorkspaceProps) {
         />
       </div>
       {code !== undefined && <CodeDialog of={code} onClose={() => setCode(undefined)} />}
+      {isAtPrompts && <Prompts {...{ search, chosen, models, playground, url }} onClose={() => setAtPrompts(false)} />}
     </div>
   );
+}
+
+interface PromptsProps extends WorkspaceProps {
+  readonly search: Search;
+  readonly chosen: readonly Model[];
+  readonly onClose: () => void;
+}
+
+function Prompts({ search, chosen, models, playground, url, onClose }: PromptsProps) {
+  const navigate = playgroundRoute.useNavigate();
+  const { system, tools, schema, draft, columns } = playground.state();
+  const use = (prompt: KeptPrompt): void => {
+    const chosenThen = chosenModels(prompt.search, models);
+    playground.restore(prompt, (column, turns) => {
+      const model = chosenThen[column];
+      return model && requestOf(url, prompt.search, prompt, model, turns);
+    });
+    void navigate({ search: prompt.search as never, replace: true });
+    onClose();
+  };
+  const current = {
+    ...{ system, tools, schema, draft },
+    search: { ...search, ...withModels(chosen.map(({ model }) => model)) },
+    messages: messagesOf((columns[0] ?? []).filter((turn) => turn.kind === 'user' || turn.state !== 'running')),
+  };
+  return <PromptsDialog owner={playground.owner} current={current} onUse={use} onClose={onClose} />;
 }
 
 /** The same object as long as the page is there, so that only answers that have changed are drawn anew. */
@@ -212,10 +244,11 @@ interface ToolbarProps {
   readonly held: ReactNode;
   readonly onAdd: (() => void) | undefined;
   readonly onCode: (() => void) | undefined;
+  readonly onPrompts: () => void;
   readonly onClear: () => void;
 }
 
-function Toolbar({ held, onAdd, onCode, onClear }: ToolbarProps) {
+function Toolbar({ held, onAdd, onCode, onPrompts, onClear }: ToolbarProps) {
   const t = useText<PlaygroundTexts>('playground');
   return (
     <div className={styles['toolbar']}>
@@ -229,6 +262,9 @@ function Toolbar({ held, onAdd, onCode, onClear }: ToolbarProps) {
       <span className={styles['link']}>
         <CopyButton text={location.href} label={t('copyLink')} wide look="plain" />
       </span>
+      <Button small onClick={onPrompts}>
+        {t('prompts')}
+      </Button>
       <Button small onClick={onClear}>
         {t('clear')}
       </Button>

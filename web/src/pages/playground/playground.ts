@@ -1,11 +1,12 @@
 /**
  * The conversations of the page, side by side, and what is written for them. All of it is in the memory of the page alone: nothing
- * of it is stored but the instructions where that is asked for (`kept-system.ts`), and nothing of it is in the URL.
+ * of it is stored but what a person asks for (`kept-system.ts`, `kept-prompts.ts`), and nothing of it is in the URL.
  */
 import { ApiFailure } from '../../api/client.ts';
 import { sessionKey } from '../../api/session-key.ts';
 import { callsOf } from './conversation.ts';
 import type { AnswerTurn, Attachment, Turn, UserTurn } from './conversation.ts';
+import type { KeptPrompt } from './kept-prompts.ts';
 import { keepSystem, keptSystem } from './kept-system.ts';
 import { receiptOf } from './receipt.ts';
 import type { Receipt } from './receipt.ts';
@@ -65,14 +66,14 @@ const empty: Omit<PlaygroundState, 'key'> = {
 export type MakeRequest = (column: number, turns: readonly Turn[]) => Request | undefined;
 
 export class Playground {
-  readonly #owner: string;
+  readonly owner: string;
   #state: PlaygroundState;
   #lastId = 0;
   readonly #listeners = new Set<() => void>();
   readonly #running = new Map<number, AbortController>();
 
   constructor(owner: string) {
-    this.#owner = owner;
+    this.owner = owner;
     const system = keptSystem(owner);
     this.#state = { ...empty, key: undefined, system: system ?? '', isSystemKept: system !== undefined };
   }
@@ -88,7 +89,7 @@ export class Playground {
   }
 
   setSystem(system: string, isKept: boolean): void {
-    const isDone = keepSystem(this.#owner, isKept ? system : undefined);
+    const isDone = keepSystem(this.owner, isKept ? system : undefined);
     this.set({ system, isSystemKept: isKept && isDone });
   }
 
@@ -112,6 +113,23 @@ export class Playground {
     // The instructions stay: the next conversation is with the same assistant.
     const { key, system, isSystemKept } = this.#state;
     this.#change({ ...empty, key, system, isSystemKept, columns: this.#state.columns.map(() => []) });
+  }
+
+  /** A saved prompt in place of what is there: each model has its messages. */
+  restore({ system, tools, schema, draft, messages }: KeptPrompt, makeRequest: MakeRequest): void {
+    this.clear();
+    this.setSystem(system, this.#state.isSystemKept);
+    this.set({ tools, schema, draft });
+    for (const column of this.#state.columns.keys())
+      for (const { role, text } of messages) {
+        const turns = this.#state.columns[column]!;
+        const request = role === 'user' ? undefined : makeRequest(column, turns);
+        const turn: ShownTurn | undefined =
+          role === 'user'
+            ? { kind: 'user', text, attachments: [] }
+            : request && { ...this.#answerTo(request), state: 'done', blocks: [{ kind: 'text', text }], receipt: null };
+        if (turn !== undefined) this.#setTurns(column, () => [...turns, turn]);
+      }
   }
 
   /** Sends what is written to the model of each column. */
@@ -174,7 +192,13 @@ export class Playground {
     const turns = (columns[column] ?? []).slice(0, length);
     const request = makeRequest(column, turns);
     if (request === undefined || key === undefined) return;
-    const answer: Answer = {
+    const answer = this.#answerTo(request);
+    this.#setTurns(column, () => [...turns, answer]);
+    void this.#run(answer, key);
+  }
+
+  #answerTo(request: Request): Answer {
+    return {
       kind: 'answer',
       id: ++this.#lastId,
       model: String(request.body['model']),
@@ -187,8 +211,6 @@ export class Playground {
       error: undefined,
       receipt: undefined,
     };
-    this.#setTurns(column, () => [...turns, answer]);
-    void this.#run(answer, key);
   }
 
   /** Never rejects: what goes wrong is part of the answer. */
