@@ -2,7 +2,6 @@ import { useRouter } from '@tanstack/react-router';
 import { useId, useState } from 'react';
 import type { KeyboardEvent } from 'react';
 
-import { useMembers } from '../api/known.ts';
 import { useGet } from '../api/use-api.ts';
 import type { Session } from '../api/session.ts';
 import { Dialog } from '../components/dialog.tsx';
@@ -11,6 +10,7 @@ import { BuildingIcon, ExternalIcon, KeyIcon, LogIcon, ModelIcon, PersonIcon } f
 import type { Icon } from '../components/icons.tsx';
 import { usePaused } from '../components/use-paused.ts';
 import { useLanguage, useText } from '../i18n/text.ts';
+import { useAllRows } from './use-all-rows.ts';
 import type { AppTexts } from './messages/en.ts';
 import { entriesFor } from './navigation.ts';
 import styles from './shell.module.css';
@@ -39,6 +39,7 @@ export function Palette({ session, onClose }: { readonly session: Session; reado
   const [at, setAt] = useState(0);
   const id = useId();
   const found = useDestinations(session, typed.trim());
+  const counted = usePaused(typed) === typed && typed.trim() !== '';
   const go = ({ to, isOutside }: Destination): void => {
     onClose();
     if (isOutside === true) window.location.assign(to);
@@ -73,6 +74,10 @@ export function Palette({ session, onClose }: { readonly session: Session; reado
         }}
         onKeyDown={onKeyDown}
       />
+      {/* Once the typing pauses: nobody listens to a number for each letter. */}
+      <p className="visually-hidden" role="status">
+        {counted && t('results', { n: found.length })}
+      </p>
       <div id={id} role="listbox" aria-label={t('palette')} className={styles['results']}>
         {found.map((one, index) => (
           // The keyboard is at the field, which says which one is meant.
@@ -99,9 +104,9 @@ function useDestinations(session: Session, typed: string): readonly Destination[
   const t = useText<AppTexts>('app');
   const language = useLanguage();
   const enabled = session.account !== undefined && typed !== '';
-  const keys = useGet('/v1/keys', { query: { limit: 100 } }, { enabled });
+  const keys = useAllRows('/v1/keys', enabled);
   const models = useGet('/v1/models/cards', undefined, { enabled });
-  const members = useMembers(enabled);
+  const members = useAllRows('/v1/members', enabled);
   const search = usePaused(typed);
   const accounts = useGet(
     '/v1/admin/accounts',
@@ -131,7 +136,7 @@ function useDestinations(session: Session, typed: string): readonly Destination[
   const pages = entries
     .filter(({ to, label }) => matches(to, label[language], label.en))
     .map(({ to, label, icon }) => ({ to, text: label[language], icon }));
-  const ofKeys = (keys.data?.data ?? [])
+  const ofKeys = (keys ?? [])
     .filter(({ name, label, id }) => typed !== '' && matches(name, label, id))
     .map(({ id, name, label }) => ({ to: `/keys/${id}`, text: name, note: label, icon: KeyIcon }));
   if (typed === '') return pages.slice(0, shownMax);
@@ -143,9 +148,14 @@ function useDestinations(session: Session, typed: string): readonly Destination[
       ...(name === model ? {} : { note: model }),
       icon: ModelIcon,
     }));
-  const ofPeople = members
+  const ofPeople = (members ?? [])
     .filter(({ name, email }) => matches(name, email))
-    .map(({ name, email }) => ({ to: '/team', text: name, note: email, icon: PersonIcon }));
+    .map(({ id, name, email }) => ({
+      to: `/team?person=${encodeURIComponent(id)}`,
+      text: name,
+      note: email,
+      icon: PersonIcon,
+    }));
   // Never those of an earlier word: Enter would open another customer.
   const ofAccounts = (search === typed ? (accounts.data?.data ?? []) : []).map(({ id, name }) => ({
     to: `/operator/accounts/${id}`,

@@ -84,6 +84,7 @@ const de: Translated<AppTexts> = {
   renewsWeekly: 'jede Woche',
   requestsPerDay: 'Anfragen je Tag',
   requestsPerMinute: 'Anfragen je Minute',
+  results: { one: '{n} Treffer', other: '{n} Treffer' },
   settings: 'Einstellungen',
   signedInAs: 'Angemeldet als {email}',
   signOut: 'Abmelden',

@@ -83,6 +83,7 @@ const en = {
   renewsWeekly: 'every week',
   requestsPerDay: 'Requests per day',
   requestsPerMinute: 'Requests per minute',
+  results: { one: '{n} result', other: '{n} results' },
   settings: 'Settings',
   signedInAs: 'Signed in as {email}',
   signOut: 'Sign out',

@@ -82,6 +82,7 @@ const zh: Translated<AppTexts> = {
   renewsWeekly: '每周',
   requestsPerDay: '每天请求数',
   requestsPerMinute: '每分钟请求数',
+  results: { one: '{n} 个结果', other: '{n} 个结果' },
   settings: '设置',
   signedInAs: '当前登录：{email}',
   signOut: '退出登录',

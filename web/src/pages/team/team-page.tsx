@@ -1,8 +1,10 @@
 import { Link, useNavigate } from '@tanstack/react-router';
-import { useState } from 'react';
+import { useEffect, useState } from 'react';
+import type { RefCallback } from 'react';
 
 import { mayManage, mayPay, useSession } from '../../api/session.ts';
 import { useGet, useList } from '../../api/use-api.ts';
+import type { ListResult } from '../../api/use-api.ts';
 import { Badge } from '../../components/badge.tsx';
 import { IconButton, LinkButton } from '../../components/button.tsx';
 import { Money, Time } from '../../components/figures.tsx';
@@ -53,6 +55,24 @@ export default function TeamPage() {
   );
 }
 
+/** The row of the person of the URL gets the focus once it is there; pages of the list are loaded until it is. */
+function useGoTo(list: ListResult<Member>): (member: Member) => object {
+  const { person } = teamRoute.useSearch();
+  const { rows, hasMore, isLoadingMore, loadMore } = list;
+  const isHere = rows.some(({ id }) => id === person);
+  const mustLoad = person !== undefined && !isHere && hasMore && !isLoadingMore;
+  useEffect(() => {
+    if (mustLoad) loadMore();
+    // Its function is another one each time.
+  }, [mustLoad, rows.length]);
+  return ({ id }) => (id === person ? { tabIndex: -1, 'data-person': '', ref: focused } : {});
+}
+
+const focused: RefCallback<HTMLElement> = (element) => {
+  element?.focus({ preventScroll: true });
+  element?.scrollIntoView({ block: 'center' });
+};
+
 /** What each person has spent in this month of the account's zone; undefined: not known (yet). */
 function useSpent(): ReadonlyMap<string | null, number> | undefined {
   const now = useNow(60_000);
@@ -70,6 +90,7 @@ function Members() {
   const t = useText<TeamTexts>('team');
   const { me, account, may } = useSession();
   const list = useList('/v1/members', undefined, { every: 10_000 });
+  const goTo = useGoTo(list);
   const spent = useSpent();
   const seesAll = may(mayPay);
   // Not in its row: that is gone before the dialog has said so.
@@ -80,7 +101,7 @@ function Members() {
       head: t('person'),
       main: true,
       cell: (member) => (
-        <div className={styles['person']}>
+        <div className={styles['person']} {...goTo(member)}>
           <span className={styles['name']}>
             <bdi>{member.name}</bdi> {member.id === me.id && <Badge tone="accent">{t('you')}</Badge>}
           </span>
