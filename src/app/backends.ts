@@ -12,10 +12,16 @@ import { readGgufHeader } from '../inference/engines/llama/gguf-header.ts';
 import { MemoryBudget } from '../inference/engines/llama/memory-budget.ts';
 import type { Purpose } from '../inference/engines/llama/purpose.ts';
 import type { SamplingDefaults } from '../generation/sampling-defaults.ts';
+import { AdapterLoaders } from '../inference/engines/openai/adapter-loader.ts';
+import { createOnDemandEngine } from '../inference/engines/openai/adapter-on-demand.ts';
 import { flavors } from '../inference/engines/openai/flavors/flavors.ts';
 import type { ReportedIncident } from '../inference/engines/openai/incidents.ts';
 import { managedEngineOf, managedServices, type ManagedServices } from './managed.ts';
-import { createOpenAiEngine, defaultMaxConcurrency } from '../inference/engines/openai/openai-engine.ts';
+import {
+  createOpenAiEngine,
+  defaultMaxConcurrency,
+  type OpenAiEngineOptions,
+} from '../inference/engines/openai/openai-engine.ts';
 import { scriptRule } from '../inference/engines/scripted/script-schema.ts';
 import type { ScriptSettings } from '../inference/engines/scripted/script-schema.ts';
 import { createScriptedEngine } from '../inference/engines/scripted/scripted-engine.ts';
@@ -57,6 +63,8 @@ export interface BackendServices {
   readonly gpus: GpuSearch;
   /** Shared by the servers that the service starts. */
   readonly servers: ManagedServices;
+  /** What loads adapters into running servers, for all models there. */
+  readonly adapters: AdapterLoaders;
   /** Derives the salts of servers' prompt caches. */
   readonly promptCaches: KeyObject;
   readonly onDownload: (modelId: string, progress: FetchProgress) => void;
@@ -66,14 +74,20 @@ export interface BackendServices {
   readonly stopping: AbortSignal;
 }
 
-/** What the backends of a service share: the memory of the embedded models, and the GPUs of the servers that it starts. */
-export const sharedByBackends = ({
-  models,
-  server,
-  storage,
-}: Pick<Config, 'models' | 'server' | 'storage'>): Pick<BackendServices, 'memory' | 'servers'> => ({
+/** What the backends of a service share: the memory of the embedded models, the GPUs of the servers that it starts, and what is loaded into others. */
+export const sharedByBackends = (
+  { models, server, storage }: Pick<Config, 'models' | 'server' | 'storage'>,
+  log: Log,
+): Pick<BackendServices, 'memory' | 'servers' | 'adapters'> => ({
   memory: memoryBudgetOf(models, server.limits),
   servers: managedServices(storage.directory),
+  adapters: new AdapterLoaders((url, { event, ...detail }) =>
+    log.service({
+      level: event === 'loaded' ? 'info' : 'error',
+      event: event === 'loaded' ? 'adapter_loaded' : 'adapter_not_loaded',
+      detail: { url, ...detail },
+    }),
+  ),
 });
 
 function memoryBudgetOf(models: readonly ModelConfig[], limits: LimitsConfig): MemoryBudget {
@@ -235,6 +249,7 @@ function openEngine(
           {
             limits,
             saltKey: services.promptCaches,
+            adapters: services.adapters,
             onIncident: (incident) =>
               services.log.service({
                 level: hasNoModel(incident) ? 'error' : 'warn',
@@ -278,15 +293,18 @@ interface OpenAiEngineServices {
   readonly onIncident?: (incident: ReportedIncident) => void;
   /** Derives the salts of its prompt cache; random if omitted. */
   readonly saltKey?: KeyObject;
+  /** Absent: nothing is loaded there. */
+  readonly adapters?: AdapterLoaders;
 }
 
 /** The engine for an external server; it connects only when used. */
-export const openAiEngineOf = (
+export function openAiEngineOf(
   model: ModelConfig,
   config: OpenAiBackendConfig,
-  { limits, onIncident, saltKey }: OpenAiEngineServices,
-): Engine =>
-  createOpenAiEngine({
+  { limits, onIncident, saltKey, adapters }: OpenAiEngineServices,
+): Engine {
+  const { adapter, loadAdapters } = config;
+  const options: OpenAiEngineOptions = {
     name: model.id,
     url: config.url,
     flavor: config.flavor,
@@ -299,11 +317,15 @@ export const openAiEngineOf = (
     ...(onIncident === undefined ? {} : { onIncident }),
     ...(saltKey === undefined ? {} : { saltKey }),
     ...(config.serverName === undefined ? {} : { serverName: config.serverName }),
-    ...(config.adapter === undefined ? {} : { adapter: config.adapter }),
+    ...(adapter === undefined ? {} : { adapter }),
     ...(config.model === undefined ? {} : { model: config.model }),
     ...(config.apiKey === undefined ? {} : { apiKey: config.apiKey.reveal() }),
     ...(config.concurrencyMax === undefined ? {} : { maxConcurrency: config.concurrencyMax }),
-  });
+  };
+  return adapter?.name === undefined || loadAdapters === undefined || adapters === undefined
+    ? createOpenAiEngine(options)
+    : createOnDemandEngine(options, adapter.name, adapters.join(config.url, loadAdapters));
+}
 
 /** A verified model file, and its recommended values for fields that a request omits. */
 type FoundFile = FetchedModel & {

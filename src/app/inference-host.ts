@@ -306,7 +306,7 @@ function openModels(
     backendServices: {
       environment,
       log,
-      ...sharedByBackends(config),
+      ...sharedByBackends(config, log),
       gpus: searchForGpus(environment),
       promptCaches: secret.promptCaches,
       onDownload,

@@ -36,13 +36,13 @@ export async function lookClosely(
       serverName: backend.serverName,
       apiKey: backend.apiKey?.reveal(),
       flavor: backend.flavor,
-      model: backend.model ?? model.id,
-      adapter: backend.adapter,
+      model: listedName(model, backend),
+      adapter: loadsIt(backend) ? undefined : backend.adapter,
       contextLength: model.contextLength,
       signal: stopping === undefined ? limit : combineSignals([limit, stopping]),
     });
     const hasModel = !lacksModel;
-    const windowTokens = windows.get(backend.model ?? model.id);
+    const windowTokens = windows.get(listedName(model, backend));
     if (problem === undefined)
       return { look: { ...look, state: 'ready', problem: null }, hasModel, windowTokens, adapters };
     return { look: { ...look, state: isUsable ? 'wrong' : 'down', problem }, hasModel, windowTokens, adapters };
@@ -51,6 +51,12 @@ export async function lookClosely(
     return { look: { ...look, state: 'down', problem }, hasModel: false, windowTokens: undefined, adapters: [] };
   }
 }
+
+/** An adapter that the server is told to load need not be there yet: its base has to be. */
+const listedName = ({ id }: Pick<ModelConfig, 'id'>, { adapter, model }: OpenAiBackendConfig): string =>
+  adapter?.loadedBeside ?? model ?? id;
+
+const loadsIt = ({ adapter }: OpenAiBackendConfig): boolean => adapter?.loadedBeside !== undefined;
 
 /** Checks the servers of a configuration, and logs the state of each. Never rejects. */
 export async function lookAtBackends(

@@ -318,6 +318,15 @@ models:
     /the service starts the server of "openai" \(managed\) for one model/,
   ],
   [
+    adapted('[ { id: b } ]', 'flavor: sglang, url: "http://a/v1", load_adapters: ‸{ folder: /a }'),
+    /only vLLM is told to load adapters/,
+  ],
+  [adapted('[ { id: b } ]', 'flavor: vllm, url: "http://a/v1", load_adapters: { folder: ‸a }'), /folder is "a"/],
+  ...['..', '../b', '/b', 'b//c', 'b/./c'].map((name): readonly [string, RegExp] => [
+    adapted(`[ ‸{ id: b, adapter: ${name} } ]`, 'flavor: vllm, url: "http://a/v1", load_adapters: { folder: /a }'),
+    /is no folder below the `folder` of load_adapters/,
+  ]),
+  [
     adapted('[ ‸{ id: b } ]', 'flavor: llama-server, url: "http://a/v1"'),
     /"lora_id" is missing, without which llama-server/,
   ],

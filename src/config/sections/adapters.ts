@@ -98,6 +98,7 @@ export function reportUnservable(
 ): void {
   if (all.length === 0) return;
   const deaf = backends.find((backend) => wayOf(backend) === undefined);
+  const loads = backends.find((backend) => backend.engine === 'openai' && backend.loadAdapters !== undefined);
   const managed = backends.find((backend) => backend.engine === 'openai' && backend.managed !== undefined);
   const hasScales = backends.some((backend) => wayOf(backend) === 'lora');
   const isEmbedded = backends.some((backend) => wayOf(backend) === 'file');
@@ -116,7 +117,12 @@ export function reportUnservable(
       [...at, 'adapters'],
       'llama-server and the embedded engine apply adapters to text alone; remove them, or use vLLM',
     );
-  for (const { loraId, file, place } of all) {
+  for (const { id, adapter: name = id, loraId, file, place } of all) {
+    if (loads !== undefined && name.split('/').some((part) => /^\.*$/.test(part)))
+      report(
+        [...at, 'adapters', place],
+        `"${name}" is no folder below the \`folder\` of load_adapters ("${loads.name}"); write its name there as \`adapter\`, for example adapter: legal`,
+      );
     if (isEmbedded && file === undefined)
       report(
         [...at, 'adapters', place],
@@ -151,7 +157,12 @@ function backendFor<Backend extends BackendConfig>(backend: Backend, base: Base,
     case 'file':
       return backend;
     case 'name':
-      return name === undefined ? backend : { ...backend, model: name, adapter: { name, fields: {} } };
+      if (name === undefined) return backend;
+      return {
+        ...backend,
+        model: name,
+        adapter: { name, fields: {}, loadedBeside: backend.loadAdapters === undefined ? undefined : there },
+      };
     case 'lora_path':
       return name === undefined
         ? backend

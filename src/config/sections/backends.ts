@@ -164,6 +164,25 @@ const llama = group(
 /** Always a list in use: fields that a server accepts beyond those of its flavor. */
 const forwarded = ['top_k', 'min_p', 'repetition_penalty'] as const;
 
+const loadAdapters = group(
+  'has a running vLLM load the adapters of the model when they are asked for; when left out, it has to have them loaded already',
+  {
+    folder: required(
+      textLike(
+        '^/[ -~]{0,1023}$',
+        'the folder on the computer of the server that has the adapters, each in a folder with its name; nothing else is loaded',
+        { example: '/adapters' },
+      ),
+    ),
+    loaded_max: integer(
+      1,
+      1000,
+      'how many of them the server has loaded at the same time; for one more, the one that was not used for longest is unloaded',
+      { default: 16, example: 32 },
+    ),
+  },
+);
+
 const openai = group(
   'a server that speaks the OpenAI API',
   {
@@ -176,6 +195,7 @@ const openai = group(
     ),
     discover: optional(discovery),
     managed: optional(managed),
+    load_adapters: optional(loadAdapters),
     model: text('id of the model on that server; the id of the model here when left out', {
       example: 'Qwen/Qwen3-32B',
     }),
@@ -234,6 +254,7 @@ const openai = group(
     reading,
   ) => ({
     ...others,
+    loadAdapters: loadedAt(others, at, reading),
     url:
       others.managed === undefined
         ? urlInUse(url, others.discover, at, reading)
@@ -262,6 +283,21 @@ export interface AdapterInUse {
   readonly name: string | undefined;
   /** What each request says about it, besides the name of the model. */
   readonly fields: Readonly<Record<string, unknown>>;
+  /** The name of its base on the server, where the server is told to load it (`loadAdapters`). */
+  readonly loadedBeside?: string | undefined;
+}
+
+function loadedAt<Loading>(
+  { loadAdapters, flavor }: { readonly loadAdapters: Loading; readonly flavor: string },
+  at: Path,
+  { report }: Reading,
+): Loading {
+  if (loadAdapters !== undefined && flavor !== 'vllm')
+    report(
+      [...at, 'load_adapters'],
+      'only vLLM is told to load adapters; remove this, and start the server with the adapters',
+    );
+  return loadAdapters;
 }
 
 /** The address of a server that the service starts is known when it has been started. */

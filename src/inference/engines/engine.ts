@@ -114,6 +114,8 @@ export interface Engine {
   /** It is not there, and may be started for lines of batches: the memory that it needs is free, or with servers that nobody has used for a minute. */
   readonly isSpare?: boolean;
   readonly startTimeoutMs?: number;
+  /** Before it can answer it has to load what another server of the model may have already. */
+  readonly isCold?: boolean;
   readonly server?: ServerReading;
   /** Absent if a server has the model. */
   readonly residence?: ResidenceReport;

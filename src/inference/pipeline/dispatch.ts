@@ -390,13 +390,33 @@ function place(
   failure: unknown,
 ): Placement<Backend> | undefined {
   const isAble = ableFor(order, tried);
-  const placement = isReservedFor(order, backends) ? undefined : fleet.place(routed, isAble, performance.now());
+  const nowMs = performance.now();
+  const placement = isReservedFor(order, backends)
+    ? undefined
+    : (placedWarm(routed, { backends, fleet }, isAble, nowMs) ?? fleet.place(routed, isAble, nowMs));
   // All able backends are full.
   if (placement !== undefined || backends.some(isAble)) return placement;
   if (isSummoned(order, backends, tried, demand)) return undefined;
   if (failure !== undefined) throw withModel(failure, order);
   throw noneAvailable(order, backends);
 }
+
+/**
+ * Places the request where nothing has to be loaded for it, if such a backend has room to spare; `undefined`: there is no difference, or all
+ * that are warm have much to do, so that another one is worth the loading.
+ */
+function placedWarm(
+  routed: RoutedRequest,
+  { backends, fleet }: Pick<BackendPool, 'backends' | 'fleet'>,
+  isAble: (backend: Backend) => boolean,
+  nowMs: number,
+): Placement<Backend> | undefined {
+  if (backends.length === 1 || !backends.some(isCold)) return undefined;
+  const isWarm = (backend: Backend): boolean => !isCold(backend) && 2 * backend.running < backend.concurrencyMax;
+  return fleet.place(routed, (backend) => isWarm(backend) && isAble(backend), nowMs);
+}
+
+const isCold = ({ engine }: Backend): boolean => engine.isCold === true;
 
 /** Asks for the servers that are started when they are needed; false: there is none that the request could wait for. */
 function isSummoned(

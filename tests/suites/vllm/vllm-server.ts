@@ -28,7 +28,7 @@ export function serveCommand(model: Model, port: string, args: readonly string[]
 /** On one thread, and without the internet. */
 export const serveVariables: Readonly<Record<string, string>> = {
   ...{ VLLM_NO_USAGE_STATS: '1', HF_HUB_OFFLINE: '1', VLLM_CPU_KVCACHE_SPACE: '1' },
-  ...{ VLLM_CPU_OMP_THREADS_BIND: 'nobind', OMP_NUM_THREADS: '1' },
+  ...{ VLLM_CPU_OMP_THREADS_BIND: 'nobind', OMP_NUM_THREADS: '1', VLLM_ALLOW_RUNTIME_LORA_UPDATING: 'True' },
 };
 
 /** Its first start imports for minutes where other work runs. */
@@ -120,6 +120,12 @@ export class VllmServer {
       headers: { 'content-type': 'application/json', authorization: `Bearer ${key}` },
       body: JSON.stringify({ model: 'smollm2', ...body }),
     });
+    return { status: answer.status, body: await answer.json() };
+  }
+
+  /** A page of its own. */
+  async get(route: string): Promise<DirectAnswer> {
+    const answer = await fetch(this.url + route, { headers: { authorization: `Bearer ${key}` } });
     return { status: answer.status, body: await answer.json() };
   }
 

@@ -66,6 +66,7 @@ export function presenceOf(
   pages: PagesBackend,
   missed: () => void,
 ): AdapterPresence | undefined {
-  if (adapter?.name === undefined || adapterPage[flavor] === undefined) return undefined;
+  if (adapter?.name === undefined || adapter.loadedBeside !== undefined || adapterPage[flavor] === undefined)
+    return undefined;
   return new AdapterPresence({ ask: () => askAdapter(pages, flavor, adapter), isSilent: flavor !== 'vllm', missed });
 }

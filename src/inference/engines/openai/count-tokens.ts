@@ -19,7 +19,7 @@ const bodyBytesMax = 64 * 1024 * 1024;
 /** Asks the backend for the prompt's token count; `undefined` if it has no such route or does not answer. */
 export async function countTokens(unguarded: EngineRequest, backend: CountingBackend): Promise<number | undefined> {
   const { server } = backend;
-  const { flavor, model } = server;
+  const { flavor } = server;
   const request = readable(unguarded, server);
   const { prompt } = request;
   if (prompt.type === 'token-ids') return prompt.prompts.reduce((sum, ids) => sum + ids.length, 0);
@@ -35,7 +35,7 @@ export async function countTokens(unguarded: EngineRequest, backend: CountingBac
   };
   if (flavor.counting === 'tokenize-messages') {
     // The opening of the answer is counted unless a request says otherwise.
-    const counted = await ask('/tokenize', { model, ...fields }, backend);
+    const counted = await ask('/tokenize', { model: nameIn(server), ...fields }, backend);
     return tokenCount(counted?.['count']);
   }
   if (flavor.counting === 'tokenize-chat') {
@@ -48,9 +48,9 @@ export async function countTokens(unguarded: EngineRequest, backend: CountingBac
 }
 
 async function countText(text: string, backend: CountingBackend): Promise<number | undefined> {
-  const { flavor, model } = backend.server;
+  const { flavor } = backend.server;
   if (flavor.counting === 'tokenize-messages') {
-    const counted = await ask('/tokenize', { model, prompt: text }, backend);
+    const counted = await ask('/tokenize', { model: nameIn(backend.server), prompt: text }, backend);
     return tokenCount(counted?.['count']);
   }
   if (flavor.counting === 'tokenize-inputs') {
@@ -62,6 +62,9 @@ async function countText(text: string, backend: CountingBackend): Promise<number
   const counted = await ask('/tokenize', { content: text, add_special: true, parse_special: true }, backend);
   return lengthOf(counted?.['tokens']);
 }
+
+/** An adapter that would have to be loaded counts as its base does. */
+const nameIn = ({ model, loadedBeside }: UpstreamServer): string => loadedBeside ?? model;
 
 const lengthOf = (tokens: unknown): number | undefined => (Array.isArray(tokens) ? tokens.length : undefined);
 

@@ -6,6 +6,8 @@ export interface ListedAdapter {
   readonly name: string;
   /** The model that it belongs to, where the server says so. */
   readonly parent: string | undefined;
+  /** Where the server has read it from, where it says so. */
+  readonly root: string | undefined;
   /** Its place among the `--lora` files of llama-server. */
   readonly loraId: number | undefined;
 }
@@ -15,8 +17,10 @@ const adaptersMax = 1_000;
 /** The adapters in a list of models: vLLM and SGLang name the model that each belongs to. */
 export const adaptersAmong = (listing: unknown): readonly ListedAdapter[] =>
   entriesOf(listing)
-    .flatMap(({ id, parent }) =>
-      isPrintable(id) && isPrintable(parent) ? [{ name: id, parent, loraId: undefined }] : [],
+    .flatMap(({ id, parent, root }) =>
+      isPrintable(id) && isPrintable(parent)
+        ? [{ name: id, parent, root: isPrintable(root) ? root : undefined, loraId: undefined }]
+        : [],
     )
     .slice(0, adaptersMax);
 
@@ -28,7 +32,9 @@ export function loraFiles(body: unknown): readonly ListedAdapter[] | undefined {
     .filter(isObject)
     .flatMap(({ id, path }) => {
       const name = typeof path === 'string' ? path.replace(/^.*[/\\]/, '').replace(/\.gguf$/i, '') : undefined;
-      return Number.isSafeInteger(id) && isPrintable(name) ? [{ name, parent: undefined, loraId: id as number }] : [];
+      return Number.isSafeInteger(id) && isPrintable(name)
+        ? [{ name, parent: undefined, root: undefined, loraId: id as number }]
+        : [];
     });
 }
 
@@ -37,6 +43,8 @@ export interface WantedAdapter {
   /** `undefined`: none, although the server has some. */
   readonly name: string | undefined;
   readonly fields: Readonly<Record<string, unknown>>;
+  /** The name of the model that it belongs to, where the server is told to load the adapter. */
+  readonly loadedBeside?: string | undefined;
 }
 
 /** Where a server of this kind lists its adapters: among its models, or on a page of its own. */

@@ -149,6 +149,7 @@ class OpenAiEngine implements Engine {
       specialTokens: options.specialTokens ?? { mode: 'pass', texts: [] },
       systemFirst: options.systemFirst ?? false,
       fields: options.adapter?.fields,
+      loadedBeside: options.adapter?.loadedBeside,
       // New for each engine: entries cached by a server can be found again as long as this engine lives.
       salts: new CacheSalts(options.saltKey ?? randomBytes(32)),
     };

@@ -25,6 +25,8 @@ export interface UpstreamServer {
   readonly salts: CacheSalts;
   /** Sent with every request, besides those of the flavor. */
   readonly fields?: Readonly<Record<string, unknown>> | undefined;
+  /** The name of the base, where `model` is an adapter that may not be loaded. */
+  readonly loadedBeside?: string | undefined;
 }
 
 export type ForwardedField = 'top_k' | 'min_p' | 'repetition_penalty';

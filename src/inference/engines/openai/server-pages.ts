@@ -2,25 +2,32 @@ import type { Pool } from 'undici';
 import { combineSignals } from '../../../platform/combine-signals.ts';
 import type { ServerReport } from '../../../generation/server-report.ts';
 import type { Flavor } from './flavors/flavor.ts';
-import { adapterPage, hasAdapter, type WantedAdapter } from './listed-adapters.ts';
+import { adapterPage, adaptersAmong, hasAdapter, type ListedAdapter, type WantedAdapter } from './listed-adapters.ts';
 import { listedModels, parsed } from './listing.ts';
 import { probeUserAgent } from './probe.ts';
 import type { FlavorName } from '../../../generation/flavor-names.ts';
 
-export interface PagesBackend {
+/** Where the pages of a server are, and how they are asked for. */
+export interface PageAddress {
   readonly pool: Pool;
-  readonly flavor: Flavor;
   /** Up to and including the API's version: the list of models is below it. */
   readonly basePath: string;
-  /** The base path without the API's version: reports are next to it. */
-  readonly rootPath: string;
   readonly headers: readonly string[];
   /** Aborted when the engine is closed. */
   readonly signal: AbortSignal;
 }
 
+export interface PagesBackend extends PageAddress {
+  readonly flavor: Flavor;
+  /** The base path without the API's version: reports are next to it. */
+  readonly rootPath: string;
+}
+
 /** Time limit for probing a backend that refused connections. */
 const lookTimeoutMs = 3_000;
+
+/** Time limit for loading an adapter: some hundred megabytes from a disk that is not fast. */
+const changeTimeoutMs = 60_000;
 
 /** Maximum size of a status page: vLLM's metrics are about 100 kB for each of its engines. */
 const pageBytesMax = 4 * 1024 * 1024;
@@ -60,6 +67,29 @@ export async function askAdapter(
   }
 }
 
+/** Returns the adapters that the server lists among its models; `undefined` if it does not answer. */
+export async function askAdapters(backend: PageAddress): Promise<readonly ListedAdapter[] | undefined> {
+  const signal = combineSignals([backend.signal, AbortSignal.timeout(lookTimeoutMs)]);
+  const text = await askPage(`${backend.basePath}/models`, backend, signal).catch(() => undefined);
+  return text === undefined ? undefined : adaptersAmong(parsed(text));
+}
+
+/** Has the server load or unload an adapter; rejects if it does not answer. */
+export async function changeAdapter(
+  { pool, basePath, headers, signal }: PageAddress,
+  route: string,
+  body: object,
+): Promise<{ readonly status: number; readonly body: unknown }> {
+  const answer = await pool.request({
+    method: 'POST',
+    path: basePath + route,
+    headers: [...headers, 'user-agent', probeUserAgent],
+    body: JSON.stringify(body),
+    signal: combineSignals([signal, AbortSignal.timeout(changeTimeoutMs)]),
+  });
+  return { status: answer.statusCode, body: parsed((await textOf(answer.body)) ?? '') };
+}
+
 /** Resolves with any answer of the server; rejects if there is none. */
 export async function ping({ pool, basePath, headers, signal }: PagesBackend, isIdle: boolean): Promise<void> {
   const { body } = await pool.request({
@@ -71,23 +101,25 @@ export async function ping({ pool, basePath, headers, signal }: PagesBackend, is
   body.on('error', () => {}).destroy();
 }
 
-async function askPage(
-  path: string,
-  { pool, headers }: PagesBackend,
-  signal: AbortSignal,
-): Promise<string | undefined> {
+async function askPage(path: string, { pool, headers }: PageAddress, signal: AbortSignal): Promise<string | undefined> {
   const { statusCode, body } = await pool.request({
     method: 'GET',
     path,
     headers: [...headers, 'user-agent', probeUserAgent],
     signal,
   });
+  const text = await textOf(body);
+  return statusCode === 200 ? text : undefined;
+}
+
+/** `undefined`: it is too long. */
+async function textOf(body: AsyncIterable<Buffer>): Promise<string | undefined> {
   const chunks: Buffer[] = [];
   let bytes = 0;
-  for await (const chunk of body as AsyncIterable<Buffer>) {
+  for await (const chunk of body) {
     bytes += chunk.length;
     if (bytes > pageBytesMax) return undefined;
     chunks.push(chunk);
   }
-  return statusCode === 200 ? Buffer.concat(chunks).toString() : undefined;
+  return Buffer.concat(chunks).toString();
 }
