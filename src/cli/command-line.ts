@@ -282,7 +282,10 @@ export function commandProgram(exit: (code: number) => void = () => {}, around =
     .argument('<model>', 'its id')
     .action(action(() => import('./models.ts').then(({ showModel }) => showModel)));
   command(models, 'add', 'pin, fetch and check a model, and write it into the configuration')
-    .argument('<source>', 'hf:owner/repository[:QUANT], a URL, or a .gguf file')
+    .argument(
+      '<source>',
+      'hf:owner/repository[:QUANT], a URL, a .gguf file, or a folder with a model for vLLM or SGLang',
+    )
     .option('--id <id>', 'its id (default: the name of the file)')
     .option(
       '--adapter-of <model>',

@@ -1,4 +1,5 @@
 import { freemem } from 'node:os';
+import path from 'node:path';
 
 import { OperationError } from '../accounts/operation.ts';
 import { searchForGpus } from '../app/gpus.ts';
@@ -13,6 +14,7 @@ import { ModelRefused } from '../inference/engines/llama/model-refused.ts';
 import { purposeOf, refuseOtherPurpose, type Purpose } from '../inference/engines/llama/purpose.ts';
 import { fetchModel } from '../inference/model-files/fetch-model.ts';
 import { pinModel, type PinnedModel } from '../inference/model-files/pin-model.ts';
+import { NoGgufProblem } from '../inference/model-files/problem.ts';
 import { progressDisplay } from '../inference/model-files/progress.ts';
 import { parseSource } from '../config/model-source.ts';
 import { ChatTemplate } from '../inference/engines/llama/chat-template.ts';
@@ -22,6 +24,7 @@ import { exitCodes } from './failure.ts';
 import { bytesInWords } from './amount.ts';
 import { termsLine, termsOf, type TermsOptions } from './terms.ts';
 import { freeModelId, modelInFile, takenOverLine, writeConfig } from './write-config.ts';
+import { addServed, folderWithModel, inRepository } from './model-served.ts';
 import { madeLine, probeModel, probeTask, type ProbeMeans } from './model-probe.ts';
 
 interface AddOptions extends TermsOptions {
@@ -40,6 +43,8 @@ export async function addModel(context: Context, options: AddOptions, input = ''
     const { addAdapter } = await import('./adapter-add.ts');
     return await addAdapter(context, { ...options, base: options.adapterOf }, input);
   }
+  const folder = await folderWithModel(path.resolve(around.directory, input));
+  if (folder !== undefined) return addServed(context, options, folder);
   const display = progressDisplay(around.stderr);
   try {
     const signal = AbortSignal.timeout(addTimeoutMs);
@@ -93,6 +98,7 @@ export async function addModel(context: Context, options: AddOptions, input = ''
     );
     return 0;
   } catch (error) {
+    if (error instanceof NoGgufProblem) return await addServed(context, options, inRepository(error));
     if (error instanceof ModelRefused) throw refused(`The model cannot be used: ${error.message}.`);
     throw error;
   } finally {

@@ -1,11 +1,10 @@
-import { accessSync, constants } from 'node:fs';
-import path from 'node:path';
 import type { BackendStatus } from '../../app/control/status.ts';
 import { answerShares, type AnswerCounts } from '../../config/backend-state.ts';
 import type { LimitsConfig, ModelConfig, OpenAiBackendConfig, ServerConfig } from '../../config/config.ts';
 import { openAiEngineOf } from '../../app/backends.ts';
 import { lookClosely } from '../../app/look.ts';
 import type { ListedAdapter } from '../../inference/engines/openai/listed-adapters.ts';
+import { foldersOf, programIn } from '../program-in-path.ts';
 import type { Finding, Patient } from './finding.ts';
 
 /** Checks external servers: whether they answer, accept the key, have the model, and are what the file says. */
@@ -19,7 +18,7 @@ export async function lookAtBackends({ config, status, environment }: Patient): 
       const { managed } = backend;
       if (managed === undefined) return await lookAt(model, backend, config.server);
       const isThis = ({ modelId, label }: BackendStatus): boolean => modelId === model.id && label === backend.name;
-      const folders = environment.childVariables['PATH']?.split(path.delimiter) ?? [];
+      const folders = foldersOf(environment);
       return lookAtManaged(`${model.id} · ${backend.name}`, managed, folders, running.find(isThis));
     }),
   );
@@ -100,7 +99,7 @@ function lookAtManaged(
 ): Finding {
   const check = 'backend';
   const found = `${name} · ${program}${running === undefined ? '' : ` · ${running.state}`}`;
-  if (!isProgram(program, program.includes('/') ? [directory] : folders))
+  if (programIn(program, program.includes('/') ? [directory] : folders) === undefined)
     return {
       check,
       state: 'problem',
@@ -117,17 +116,6 @@ function lookAtManaged(
     why: [how, ...lines.slice(-5)].join('\n                   '),
     repair: 'tokenhouse config show (see models[].backends[].managed.command)',
   };
-}
-
-function isProgram(program: string, folders: readonly string[]): boolean {
-  return folders.some((folder) => {
-    try {
-      accessSync(path.resolve(folder, program), constants.X_OK);
-      return true;
-    } catch {
-      return false;
-    }
-  });
 }
 
 /** What the server reports about itself, in words; undefined if nothing. */

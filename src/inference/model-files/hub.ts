@@ -1,5 +1,5 @@
 import { get, statusInWords, textOf, type HttpAccess } from './http.ts';
-import { SourceProblem } from './problem.ts';
+import { NoGgufProblem, SourceProblem } from './problem.ts';
 import { safeName, type ModelFileSource } from '../../config/model-source.ts';
 
 export interface HubAccess {
@@ -62,6 +62,18 @@ export async function hubModel(wanted: WantedOfHub, access: HubAccess): Promise<
   const revision = await commitOf(wanted, access);
   const at = { repository: wanted.repository, revision };
   const files = await listing(at, access);
+  const weights = files.filter(({ path }) => /^[^/]*\.safetensors$/.test(path));
+  const isAny = wanted.file === undefined && wanted.quantization === undefined;
+  if (isAny && modelsAmong(files).length === 0 && weights.length > 0) {
+    const hasConfig = files.some(({ path }) => path === 'config.json');
+    throw new NoGgufProblem({
+      ...at,
+      config: hasConfig
+        ? await textAt(`${access.endpoint}/${at.repository}/resolve/${revision}/config.json`, access, configBytesMax)
+        : undefined,
+      bytes: weights.reduce((sum, { bytes = 0 }) => sum + bytes, 0),
+    });
+  }
   const chosen = partsOf(files, choosePath(files, wanted));
   const host = new URL(access.endpoint).host;
   const stated = chosen.map(({ path, bytes, sha256 }) => {
@@ -74,6 +86,8 @@ export async function hubModel(wanted: WantedOfHub, access: HubAccess): Promise<
     : undefined;
   return { revision, files: stated, generationConfig: config };
 }
+
+const configBytesMax = 1024 * 1024;
 
 async function commitOf({ repository, revision }: WantedOfHub, access: HubAccess): Promise<string> {
   const url = `${access.endpoint}/api/models/${repository}/revision/${encodeURIComponent(revision)}`;

@@ -11,7 +11,7 @@ import { openHttp, type HttpAccess } from './http.ts';
 import { hubEndpoints, hubModel, type WantedOfHub } from './hub.ts';
 import { acquireLock } from './lock.ts';
 import { Meter, type FetchProgress } from './meter.ts';
-import { inWords, SourceProblem } from './problem.ts';
+import { inWords, NoGgufProblem, SourceProblem } from './problem.ts';
 import { rememberedSha256 } from './verified.ts';
 
 /** A file identified by its content, and the source to write into the configuration. */
@@ -78,6 +78,7 @@ async function ofHub(wanted: WantedOfHub, http: HttpAccess, { environment, signa
       };
     } catch (error) {
       signal.throwIfAborted();
+      if (error instanceof NoGgufProblem) throw error;
       problems.push(`${new URL(endpoint).host}: ${inWords(error)}`);
     }
   }

@@ -3,6 +3,26 @@ export class SourceProblem extends Error {
   override readonly name = 'SourceProblem';
 }
 
+/** A repository without a file for the embedded engine, which another server may serve. */
+export class NoGgufProblem extends Error {
+  override readonly name = 'NoGgufProblem';
+  /** As servers name it; at this commit. */
+  readonly repository: string;
+  readonly revision: string;
+  /** Text of its `config.json`; `undefined`: it has none. */
+  readonly config: string | undefined;
+  /** The size of its weights together. */
+  readonly bytes: number;
+
+  constructor(found: Pick<NoGgufProblem, 'repository' | 'revision' | 'config' | 'bytes'>) {
+    super('there is no .gguf file in this repository');
+    this.repository = found.repository;
+    this.revision = found.revision;
+    this.config = found.config;
+    this.bytes = found.bytes;
+  }
+}
+
 export interface SourceAttempt {
   readonly source: string;
   readonly problem: string;
