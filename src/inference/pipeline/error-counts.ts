@@ -9,6 +9,8 @@ const kindsPerAccountMax = 200;
 /** For all accounts, and of requests that wait to be written. */
 const kindsMax = 20_000;
 const refusedInAllMax = 5_000;
+/** With anything to write. While the store takes nothing, errors of further accounts are not counted. */
+const accountsMax = kindsMax;
 /** Presented keys that do not work, in one batch. */
 const hashesMax = 500;
 const minuteMs = 60_000;
@@ -77,6 +79,11 @@ export class ErrorCounts {
   /** Counts kept in memory. */
   get size(): number {
     return this.#kinds;
+  }
+
+  /** Accounts, refused requests and presented keys kept in memory. */
+  get kept(): { readonly accounts: number; readonly refused: number; readonly hashes: number } {
+    return { accounts: this.#accounts.size, refused: this.#refused, hashes: this.#hashes.size };
   }
 
   /** A request that was refused before any of it was charged. */
@@ -176,6 +183,7 @@ export class ErrorCounts {
     if (minute > this.#minute) this.#minute = minute;
     const { accountId, keyId, modelId, code } = outcome;
     const of = this.#of(accountId);
+    if (of === undefined) return;
     const { counts, last } = of;
     const isLast = last?.minute === minute && last.keyId === keyId && last.modelId === modelId && last.code === code;
     const isMany = counts.size >= kindsPerAccountMax || this.#kinds >= kindsMax / 2;
@@ -202,6 +210,7 @@ export class ErrorCounts {
 
   #keep({ accountId, keyId, modelId, code }: Outcome, refused: Refused, at: number): void {
     const of = this.#of(accountId);
+    if (of === undefined) return;
     const { requestId, publicId, clientId, message } = refused;
     const row = {
       accountId,
@@ -224,9 +233,9 @@ export class ErrorCounts {
     }
   }
 
-  #of(accountId: string): OfAccount {
+  #of(accountId: string): OfAccount | undefined {
     const known = this.#accounts.get(accountId);
-    if (known !== undefined) return known;
+    if (known !== undefined || this.#accounts.size >= accountsMax) return known;
     const of: OfAccount = { counts: new Map(), last: undefined, refused: [], next: 0 };
     this.#accounts.set(accountId, of);
     return of;

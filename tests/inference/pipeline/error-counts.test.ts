@@ -21,13 +21,18 @@ function scene() {
   let isDown = false;
   const batches: Batch[] = [];
   const failures: unknown[] = [];
+  const asked = { keysOfHashes: 0, addErrors: 0 };
   const counts = new ErrorCounts({
     repositories: {
-      keysOfHashes: ({ hashes }) =>
-        Promise.resolve(
+      keysOfHashes: ({ hashes }) => {
+        asked.keysOfHashes++;
+        assert.ok(hashes.length <= 500, `${hashes.length} hashes in a statement`);
+        return Promise.resolve(
           hashes.filter(([first]) => first === 1).map((hash) => ({ hash, keyId: 'key_old', accountId: 'acct_old' })),
-        ),
+        );
+      },
       addErrors: (batch) => {
+        asked.addErrors++;
         if (isDown) return Promise.reject(new Error('the database does not answer'));
         batches.push(batch);
         return Promise.resolve();
@@ -41,6 +46,7 @@ function scene() {
     counts,
     batches,
     failures,
+    asked,
     sum,
     pass: (ms: number) => void (now += ms),
     down: (is: boolean) => void (isDown = is),
@@ -127,4 +133,67 @@ test('a key that does not work is counted where it is known, and junk is not', a
     batch!.refused.map(({ publicId }) => publicId),
     ['req_1998'],
   );
+});
+
+test('200,000 refusals of every kind in ten seconds ask the store for nothing themselves, and what they leave is bounded', async (t) => {
+  const { counts, batches, asked, sum, pass } = scene();
+  t.after(() => counts.close());
+  const codes = [
+    'rate_limit_exceeded',
+    'insufficient_credits',
+    'model_not_found',
+    'http_403',
+    'invalid_json_request',
+  ] as const;
+  let [known, unknown] = [0, 0];
+  for (let second = 0; second < 10; second += 2) {
+    for (let index = 0; index < 40_000; index++) {
+      if (index % 4 === 0) {
+        // A key of no account, another one each time.
+        counts.refusedKey(String.fromCharCode(2, index & 255, (index >> 8) & 255, second), refused(index));
+        unknown++;
+        continue;
+      }
+      const outcome = {
+        accountId: 'acct_a',
+        keyId: `key_${index % 50}`,
+        modelId: `m${index % 40}`,
+        code: codes[index % 5]!,
+      };
+      counts.refused(outcome, refused(second * 20_000 + index));
+      known++;
+    }
+    assert.deepEqual(asked, { keysOfHashes: second / 2, addErrors: second / 2 }, 'refusals ask the store for nothing');
+    assert.ok(counts.size <= 205, `${counts.size} counts`);
+    assert.deepEqual(counts.kept, { accounts: 1, refused: 100, hashes: 500 });
+    await counts.write();
+    pass(2_000);
+  }
+  assert.equal(unknown, 50_000);
+  assert.equal(sum(), known);
+  for (const batch of batches) {
+    assert.ok(batch.counts.length <= 205, `${batch.counts.length} rows`);
+    assert.equal(batch.refused.length, 100);
+  }
+  assert.equal(new Set(batches.flatMap((batch) => batch.counts.map(({ minute }) => minute))).size, 1);
+});
+
+test('while the store takes nothing, a flood of any number of accounts has bounded memory, and is counted for those that it has', async (t) => {
+  const { counts, batches, down } = scene();
+  t.after(() => counts.close());
+  down(true);
+  for (let account = 0; account < 100_000; account++) {
+    const outcome = { accountId: `acct_${account}`, keyId: 'key', modelId: 'm', code: 'insufficient_credits' } as const;
+    counts.refused(outcome, refused(account));
+    counts.failed({ ...outcome, code: 'backend_timeout' });
+    if (account % 30_000 === 0) await counts.write();
+  }
+  await counts.write();
+  assert.ok(counts.size <= 20_000, `${counts.size} counts`);
+  const { accounts, refused: requests } = counts.kept;
+  assert.ok(accounts <= 20_000 && requests <= 25_000, `${accounts} accounts, ${requests} requests`);
+  down(false);
+  await counts.write();
+  assert.ok(batches.at(-1)!.counts.length <= 20_000);
+  assert.ok(batches.at(-1)!.counts.some(({ accountId, refusals }) => accountId === 'acct_0' && refusals === 1));
 });
