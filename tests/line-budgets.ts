@@ -5,12 +5,12 @@
  */
 export const lineBudgets: Readonly<Record<string, number>> = {
   src: 5,
-  'src/account-api': 11742,
+  'src/account-api': 11915,
   'src/accounts': 4724,
-  'src/app': 5352,
+  'src/app': 5567,
   'src/billing': 6965,
   'src/catalog': 714,
-  'src/cli': 11127,
+  'src/cli': 11169,
   'src/config': 5797,
   'src/generation': 653,
   'src/inference/batches': 1444,
@@ -26,12 +26,12 @@ export const lineBudgets: Readonly<Record<string, number>> = {
   'src/inference/model-files': 2462,
   'src/inference/openapi': 1376,
   'src/inference/output-parsers': 1885,
-  'src/inference/pipeline': 6612,
-  'src/inference/routing': 2492,
+  'src/inference/pipeline': 6618,
+  'src/inference/routing': 2510,
   'src/notifications': 591,
-  'src/platform': 7498,
+  'src/platform': 7511,
   'src/prove': 1231,
-  'src/store': 21100,
+  'src/store': 21400,
   'src/tax': 150,
 };
 
@@ -40,7 +40,7 @@ export const fileLinesMax = 500;
 
 /** Files that have more, and how many they may have. The tables of the database are one description. */
 export const longFiles: Readonly<Record<string, number>> = {
-  'src/store/schema/tables.ts': 1450,
+  'src/store/schema/tables.ts': 1495,
 };
 
 /** `src/inference/engines/openai/x.ts` counts for `src/inference/engines`, `src/store/x.ts` for `src/store`. */

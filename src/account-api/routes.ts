@@ -7,6 +7,7 @@ import { demoPaymentRoutes } from './routes/demo-payments.ts';
 import { errorRoutes } from './routes/errors.ts';
 import { exportRoutes } from './routes/export.ts';
 import { headRoutes } from './routes/heads.ts';
+import { historyRoutes } from './routes/history.ts';
 import { invoiceRoutes } from './routes/invoices.ts';
 import { receiptRoutes } from './routes/receipts.ts';
 import { revenueRoutes } from './routes/revenue.ts';
@@ -37,6 +38,7 @@ export const accountRoutes: readonly AccountRoute[] = [
   ...errorRoutes,
   ...exportRoutes,
   ...headRoutes,
+  ...historyRoutes,
   ...invoiceRoutes,
   ...receiptRoutes,
   ...revenueRoutes,

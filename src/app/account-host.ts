@@ -44,6 +44,7 @@ import { moveRetention } from './usage-retention.ts';
 import { StoreError } from '../store/store-error.ts';
 import type { Store } from './stores.ts';
 import { openMetrics } from './telemetry-exports.ts';
+import { TrafficHistory } from './traffic-history.ts';
 import { serverProbe } from './probed-server.ts';
 import { openNotifications } from './notifications.ts';
 import type { Notifications } from './notifications.ts';
@@ -98,7 +99,7 @@ export interface Operating {
   ): Promise<Urls & { readonly firstAccount: FirstAccount | undefined; readonly ownerLink: string | undefined }>;
   /** Takes no more operator requests. */
   quiet(): Promise<void>;
-  /** Closes the account host, and sends the metrics a last time. */
+  /** Closes the account host, and sends and keeps the metrics a last time. */
   close(): Promise<void>;
 }
 
@@ -134,6 +135,8 @@ export async function openOperating(options: OperatingOptions, opened: (() => un
   const accountSockets = countSockets(accountHost);
   accountUrl = publicUrl(config.server.account, await listen(accountHost, config.server.account));
 
+  const history = new TrafficHistory({ ...options, repositories: store.repositories, now: () => store.now() });
+  jobs.add(history.job);
   const metrics = openMetrics(options, options.figures);
   opened.push(() => metrics?.close());
   const control = await listenForControl(controlSocketPath(config.storage.directory), {
@@ -193,7 +196,7 @@ export async function openOperating(options: OperatingOptions, opened: (() => un
     close: async () => {
       accountHost.close();
       accountHost.closeAllConnections();
-      await metrics?.close();
+      await Promise.all([metrics?.close(), history.close()]);
     },
   };
 }

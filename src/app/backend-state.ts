@@ -22,6 +22,7 @@ export const readingOf = (backend: OpenBackend, reports: ServerReports<Backend>)
   cachedTokensExpected: backend.cachedTokensExpected,
   cachedTokensFound: backend.cachedTokensFound,
   answers: backend.quality === undefined ? undefined : countsOf(backend.quality.totals),
+  firstToken: backend.quality?.firstTokens.figures(),
   isWorse: backend.quality?.worse !== undefined,
   cacheTokens: reports.cacheTokensOf(backend),
   foreign: reports.foreignAt(backend),

@@ -3,12 +3,6 @@
  * for their pauses. Started by tests in place of the program.
  */
 import { runCommandLine } from '../../src/cli/command-line.ts';
-import { Jobs } from '../../src/platform/jobs/jobs.ts';
-import type { Job } from '../../src/platform/jobs/jobs.ts';
-
-const addUsual = Object.getOwnPropertyDescriptor(Jobs.prototype, 'add')!.value as (job: Job) => void;
-Jobs.prototype.add = function add(job) {
-  addUsual.call(this, { ...job, everyMs: Math.min(job.everyMs, 200) });
-};
+import './quick-jobs.ts';
 
 process.exitCode = await runCommandLine(process.argv.slice(2));

@@ -240,6 +240,40 @@ export const usageCommands: readonly CommandRow[] = [
       margin: ({ margin_microcents: amount }) => (amount === null ? undefined : dollars(BigInt(amount))),
     },
   }),
+  lists({
+    name: 'history',
+    about: 'show what the service did in the last hour, day or week: requests, errors, times and tokens',
+    takes: [
+      option('--span <span>', 'by minute, quarter of an hour or hour', undefined, 'hour').choices([
+        'hour',
+        'day',
+        'week',
+      ]),
+      option('--by <what>', 'tell apart', undefined, 'total').choices(['total', 'model', 'backend']),
+      option('--model <model>', 'only this model'),
+      option('--backend <name>', 'only this backend'),
+    ],
+    api: (options: HistoryOptions) => ({ path: '/v1/admin/history', query: { ...options }, limit: undefined }),
+    read: async ({ repositories, now }, options: HistoryOptions) => {
+      const { historyOf } = await import('../../account-api/history-object.ts');
+      return await historyOf(repositories, { ...options, now });
+    },
+    columns: {
+      at: ({ start_time: at }) => timeText(at),
+      model: ({ model }) => model,
+      backend: ({ backend }) => backend,
+      requests: ({ requests }) => requests,
+      refused: ({ refused: count }) => count,
+      failed: ({ failed }) => failed,
+      'first token p50': ({ first_token_p50_ms: ms }) => ms && `${ms} ms`,
+      p95: ({ first_token_p95_ms: ms }) => ms && `${ms} ms`,
+      waited: ({ waited }) => waited,
+      mean: ({ wait_mean_ms: ms }) => ms && `${ms} ms`,
+      prompt: ({ prompt_tokens: tokens }) => tokens,
+      output: ({ completion_tokens: tokens }) => tokens,
+      'per second': ({ tokens_per_second: speed }) => speed,
+    },
+  }),
   {
     name: 'costs',
     about: 'sum the usage and cost of requests',
@@ -290,6 +324,14 @@ export const usageCommands: readonly CommandRow[] = [
     },
   },
 ];
+
+/** In the form of GET /v1/admin/history. */
+interface HistoryOptions {
+  readonly span: 'hour' | 'day' | 'week';
+  readonly by: 'total' | 'model' | 'backend';
+  readonly model?: string;
+  readonly backend?: string;
+}
 
 /** What is left of what was charged, in the form of GET /v1/admin/revenue. */
 interface RevenueOptions {

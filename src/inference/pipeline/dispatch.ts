@@ -204,11 +204,17 @@ function contentFrom(at: Try, order: Order, pool: BackendPool, begunMs: number):
 }
 
 /** Counts an answer, and what was found in it, for its backend. */
-function answeredAt({ placement: { backend }, begunMs }: Try, { order, pool, meter, check }: Dispatched): void {
+function answeredAt(at: Try, { order, pool, meter, check }: Dispatched): void {
+  const { placement, attempt, begunMs } = at;
+  const { backend } = placement;
   const nowMs = performance.now();
+  const times =
+    begunMs === 0
+      ? { firstTokenMs: undefined, generatedMs: 0 }
+      : { firstTokenMs: begunMs - order.begunMs - attempt.atMs, generatedMs: nowMs - begunMs };
   const { compared } = pool.fleet;
   const group = groupOf(order);
-  compared.answered(backend, meter.usage, begunMs === 0 ? 0 : nowMs - begunMs, group, nowMs);
+  compared.answered(backend, meter.usage, times, group, nowMs);
   if (check === undefined) return;
   const findings = check.findings(compared, nowMs);
   const isWrong = hasWrongCall(findings) || findings.formsMisfit > 0;

@@ -1,4 +1,6 @@
 import type { Usage } from '../../generation/event.ts';
+import { requestSeconds } from '../../platform/metrics/bounds.ts';
+import { Buckets } from '../../platform/metrics/registry.ts';
 
 /** What is counted of a backend's answers; nothing of their content. */
 export const counted = [
@@ -92,6 +94,14 @@ export interface Worse {
   relief: number;
 }
 
+/** How long a complete answer took. */
+export interface AnswerTimes {
+  /** From the call of the backend to the first content; undefined: there was none. */
+  readonly firstTokenMs: number | undefined;
+  /** From there to the end. */
+  readonly generatedMs: number;
+}
+
 /** A conversation, if it is known. */
 export type Conversation = number | string | undefined;
 
@@ -110,6 +120,8 @@ export class BackendQuality {
   readonly totals = new Float64Array(counted.length);
   readonly lately = new SlidingSums(30_000, 10);
   readonly hour = new SlidingSums(300_000, 12);
+  /** Seconds from its call to the first content, since the start. */
+  readonly firstTokens = new Buckets(requestSeconds);
   worse: Worse | undefined;
   /** Requests of its model that went elsewhere since it last got one, while it is worse. */
   passed = 0;
@@ -117,8 +129,13 @@ export class BackendQuality {
   /** Conversations that it failed, and when: one that goes on after a failure often meets it again, by no fault of the backend. */
   readonly #failedConversations = new Map<number | string, number>();
 
-  answered({ promptTokens, cachedTokens, completionTokens }: Usage, generatedMs: number, nowMs: number): void {
+  answered(
+    { promptTokens, cachedTokens, completionTokens }: Usage,
+    { firstTokenMs, generatedMs }: AnswerTimes,
+    nowMs: number,
+  ): void {
     this.advance(nowMs);
+    if (firstTokenMs !== undefined) this.firstTokens.observe(firstTokenMs / 1_000);
     this.#count(0, 1);
     this.#count(2, promptTokens);
     this.#count(3, cachedTokens);

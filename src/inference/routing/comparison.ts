@@ -7,6 +7,7 @@ import {
   groupsMax,
   hasWrongCall,
   trialCell,
+  type AnswerTimes,
   type Compared,
   type Conversation,
   type Findings,
@@ -53,10 +54,10 @@ export class Comparison<Member extends BackendLoad> {
     this.#worse = this.#membersNow().filter(({ quality }) => quality?.worse !== undefined);
   }
 
-  /** An answer is complete. `generatedMs`: from its first content to its end. */
-  answered(member: Member, usage: Usage, generatedMs: number, group: number, nowMs: number): void {
+  /** An answer is complete. */
+  answered(member: Member, usage: Usage, times: AnswerTimes, group: number, nowMs: number): void {
     const quality = (member.quality ??= new BackendQuality());
-    quality.answered(usage, generatedMs, nowMs);
+    quality.answered(usage, times, nowMs);
     this.#tried(member, quality, 'errors', false, group, undefined, nowMs);
   }
 

@@ -18,7 +18,7 @@ export interface ReadingMetric
 export const backendLabels = ['model', 'backend'];
 
 export const perBackend =
-  (read: (backend: BackendReading) => number | undefined) =>
+  (read: (backend: BackendReading) => Reading[1] | undefined) =>
   (service: ServiceReadings): readonly Reading[] =>
     service.backends().flatMap((backend): Reading[] => {
       const value = read(backend);

@@ -211,6 +211,13 @@ export const readingMetrics: readonly ReadingMetric[] = [
     read: perBackend(({ answers }) => (answers === undefined ? undefined : answers.generatedCentiseconds / 100)),
   },
   {
+    name: 'tokenhouse_backend_first_token_seconds',
+    help: 'Time from the call of the backend to the first content of its answers, of those that it completed.',
+    type: 'histogram',
+    labels: backendLabels,
+    read: perBackend(({ firstToken }) => firstToken),
+  },
+  {
     name: 'tokenhouse_backend_expected_cached_tokens_total',
     help: 'Prompt tokens that were expected in the cache of the backend when a request was given to it; where there was a choice.',
     type: 'counter',

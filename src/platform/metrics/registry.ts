@@ -16,7 +16,7 @@ export interface Histogram {
 }
 
 /** Value of a metric for one combination of labels. */
-export type Reading = readonly [labels: readonly string[], value: number];
+export type Reading = readonly [labels: readonly string[], value: SeriesFigures[1]];
 
 interface Family {
   readonly description: Description;
@@ -110,7 +110,8 @@ class Series<Child> {
   }
 }
 
-class Buckets implements Histogram {
+/** The counts of one histogram. */
+export class Buckets implements Histogram {
   readonly #bounds: readonly number[];
   readonly #counts: number[];
   #sum = 0;

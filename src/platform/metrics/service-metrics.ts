@@ -1,4 +1,5 @@
 import { Registry } from './registry.ts';
+import { requestSeconds } from './bounds.ts';
 import { readingMetrics } from './reading-metrics.ts';
 import type { Description, FamilyFigures } from './figures.ts';
 import type { Counter, Histogram } from './registry.ts';
@@ -38,7 +39,6 @@ export interface AnswerFigures {
   readonly queued?: { readonly waitMs: number } | undefined;
 }
 
-const requestSeconds = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600];
 const gapSeconds = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 15, 60];
 const ownSeconds = [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 2.5];
 const batchRows = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000];

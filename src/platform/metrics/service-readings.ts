@@ -1,3 +1,4 @@
+import type { BucketFigures } from './figures.ts';
 import type { ProcessReadings } from './process-readings.ts';
 
 /** Read from the parts of the service on each scrape. */
@@ -78,6 +79,8 @@ export interface BackendReading {
   readonly cachedTokensFound: number;
   /** What its answers were like since the start; undefined: there was none. */
   readonly answers: AnswersReading | undefined;
+  /** Seconds from the call of the backend to the first content of its answers. */
+  readonly firstToken: BucketFigures | undefined;
   /** Used less, because it is worse than its peers. */
   readonly isWorse: boolean;
   /** As reported by its server: the tokens in its prompt cache, and the load from other clients. */

@@ -15,6 +15,7 @@ import { sessionKeys } from './105-session-keys.ts';
 import { batchCosts } from './106-batch-costs.ts';
 import { warnings } from './107-warnings.ts';
 import { heads } from './108-heads.ts';
+import { history } from './109-history.ts';
 import { modelBudgets } from './112-model-budgets.ts';
 import type { Step } from './step.ts';
 
@@ -31,6 +32,7 @@ export const steps: Record<string, Step> = {
   '106-batch-costs': batchCosts,
   '107-warnings': warnings,
   '108-heads': heads,
+  '109-history': history,
   '112-model-budgets': modelBudgets,
 };
 

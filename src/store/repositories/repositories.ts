@@ -11,6 +11,7 @@ import * as persons from '../erasure/erase-person.ts';
 import { releasePerson } from '../erasure/release-person.ts';
 import type { Database } from '../database.ts';
 import { rowsOn } from '../schema/codec.ts';
+import * as history from './history.ts';
 import * as changes from './changes.ts';
 import * as keys from './keys.ts';
 import * as keyLastUse from './key-last-use.ts';
@@ -198,6 +199,7 @@ const rowOperations = {
   keysOfHashes: refusals.keysOfHashes,
   addErrors: refusals.addErrors,
   listRefused: refusals.listRefused,
+  addHistory: history.addHistory,
   recordAudit: audit.recordAudit,
   listAudit: audit.listAudit,
   loadLimitWindows: limitWindows.loadLimitWindows,
@@ -259,6 +261,7 @@ const storedOperations = {
   freeUsageSpace: async (db: Kysely<Database>, _request: object) => removal.freePages(db),
   sumErrors: refusals.sumErrors,
   tidyErrors: refusals.tidyErrors,
+  readHistory: history.readHistory,
   forgetChanges: changes.forgetChanges,
   keepItems: keptItems.keepItems,
   findKeptItems: keptItems.findKeptItems,

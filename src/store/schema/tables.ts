@@ -1378,6 +1378,50 @@ const usage_leaves = table(
   { key: ['day', 'account_id', 'page'] },
 );
 
+/**
+ * What the service has done, by minute, quarter of an hour and hour, of each model and each backend: for the operator's charts. Of no account. The
+ * processes on a database add to the same rows.
+ */
+const history = table(
+  {
+    /** Milliseconds that a row is about. */
+    step: count,
+    /** When they began. */
+    at: time,
+    /** Empty: refused before a model was found. `other`: more series than are kept apart. */
+    model: text,
+    /** Empty: the model as a whole. */
+    backend: text,
+    requests: count,
+    /** Requests that have no row of usage, and those that have one and failed. Of a backend: those that it failed by its own fault. */
+    refused: count,
+    failed: count,
+    prompt_tokens: count,
+    completion_tokens: count,
+    /** Tokens of complete answers, and the time from their first content to their ends. */
+    answer_tokens: count,
+    answer_ms: count,
+    /** Requests that waited for a slot; the longest wait is the upper end of its bucket. */
+    waits: count,
+    wait_ms: count,
+    wait_longest_ms: count,
+    /** Answers by the time to their first content, in milliseconds: each column has those above the one before. */
+    first_token_25: count,
+    first_token_50: count,
+    first_token_100: count,
+    first_token_250: count,
+    first_token_500: count,
+    first_token_1000: count,
+    first_token_2500: count,
+    first_token_5000: count,
+    first_token_10000: count,
+    first_token_30000: count,
+    first_token_60000: count,
+    first_token_longer: count,
+  },
+  { key: ['step', 'at', 'model', 'backend'] },
+);
+
 /** By name; a table comes after those that it references. */
 export const tables = {
   account,
@@ -1442,6 +1486,7 @@ export const tables = {
   day_head,
   usage_head,
   usage_leaves,
+  history,
 };
 
 export type TableName = keyof typeof tables;

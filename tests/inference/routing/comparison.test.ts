@@ -61,7 +61,7 @@ class Scene {
   answer(backend: BackendLoad, by: Compared, isBad: boolean, group: number, conversation: number): void {
     const { compared } = this.fleet;
     if (by === 'errors' && isBad) return compared.failed(backend, group, conversation, this.nowMs);
-    compared.answered(backend, usage, 400, group, this.nowMs);
+    compared.answered(backend, usage, { firstTokenMs: 100, generatedMs: 400 }, group, this.nowMs);
     const found = {
       calls: { calls: 1, callsUnreadable: Number(isBad) },
       forms: { forms: 1, formsMisfit: Number(isBad) },
