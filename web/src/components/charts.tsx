@@ -23,6 +23,8 @@ export interface ChartProps {
   /** How a value is written at the axis, in tips and in the table. */
   readonly format: (value: number) => string;
   readonly height?: number;
+  /** The series are not parts of a whole: each is drawn from the axis. */
+  readonly isApart?: boolean;
   /** Where the bar of a label leads: the list behind the figure. */
   readonly onSelect?: (label: number) => void;
 }
@@ -94,6 +96,33 @@ export function AreaChart(props: ChartProps) {
   );
 }
 
+/** Lines beside each other, with gaps where there is nothing (NaN): times, of which nobody makes a sum. */
+export function LineChart(props: ChartProps) {
+  return (
+    <Figure {...props} isApart>
+      {({ x, y }) => {
+        const shape = lineOf<number>()
+          .defined((value) => !Number.isNaN(value))
+          .x((_, at) => (x(at) ?? 0) + x.bandwidth() / 2)
+          .y((value) => y(value));
+        return props.series.map(({ name, values }, at) => (
+          <path
+            key={at}
+            d={shape(values) ?? ''}
+            fill="none"
+            stroke={seriesColor(at)}
+            strokeWidth={2}
+            strokeLinecap="round"
+            strokeLinejoin="round"
+          >
+            <title>{name}</title>
+          </path>
+        ));
+      }}
+    </Figure>
+  );
+}
+
 /** The course of a figure beside it, without axes: the figure itself says how much. */
 export function Sparkline({ values, label }: { readonly values: readonly number[]; readonly label: string }) {
   const [width, height] = [96, 24];
@@ -115,12 +144,13 @@ function Figure({
   series,
   format,
   height = 180,
+  isApart = false,
   onSelect,
   children,
 }: ChartProps & { readonly children: (frame: Frame) => ReactNode }) {
   const t = useText<AppTexts>('app');
   const [width, box] = useWidth();
-  const frame = frameOf(width, height, labels, series, format);
+  const frame = frameOf(width, height, labels, series, format, isApart);
   const { left, ticks } = frame;
   const every = Math.max(1, Math.ceil((labels.length * 64) / Math.max(1, width - left)));
   return (
@@ -186,7 +216,7 @@ function Figure({
                     )}
                   </th>
                   {series.map(({ name, values }) => (
-                    <td key={name}>{format(values[at] ?? 0)}</td>
+                    <td key={name}>{Number.isNaN(values[at]) ? '–' : format(values[at] ?? 0)}</td>
                   ))}
                 </tr>
               ))}
@@ -204,12 +234,16 @@ function frameOf(
   labels: readonly string[],
   series: readonly ChartSeries[],
   format: (value: number) => string,
+  isApart: boolean,
 ): Frame {
   const rows = labels.map((_, at) => at);
   const stacked = stack<unknown, number, number>()
     .keys(series.map((_, at) => at))
     .value((label, at) => Math.max(0, series[at]!.values[label] ?? 0))(rows) as StackedSeries<number, number>[];
-  const top = Math.max(0, ...stacked.flatMap((layer) => layer.map(([, to]) => to)));
+  const tops = isApart
+    ? series.flatMap(({ values }) => values.filter((value) => !Number.isNaN(value)))
+    : stacked.flatMap((layer) => layer.map(([, to]) => to));
+  const top = Math.max(0, ...tops);
   const y = scaleLinear([0, top === 0 ? 1 : top], [height - margin.bottom, margin.top]).nice(4);
   // Of nothing the axis says only that it is nothing.
   const ticks = top === 0 ? [0] : y.ticks(4);

@@ -1,6 +1,6 @@
 export interface ChartSeries {
   readonly name: string;
-  /** One value for each label. */
+  /** One value for each label; in a chart of lines NaN where there is none. */
   readonly values: readonly number[];
 }
 

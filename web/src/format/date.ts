@@ -41,6 +41,10 @@ export function formatRelative(seconds: number, now = Date.now() / 1000): string
 export const formatDay = (seconds: number, ofZone: string): string =>
   dateFormat({ month: 'short', day: 'numeric', timeZone: ofZone }).format(seconds * 1000);
 
+/** `1:05 PM`, for axes: a minute of the account's zone. */
+export const formatMinute = (seconds: number): string =>
+  dateFormat({ hour: 'numeric', minute: '2-digit', timeZone: zone }).format(seconds * 1000);
+
 /** `Nov 24, 1 PM`, for axes: an hour of a zone. */
 export const formatHour = (seconds: number, ofZone: string): string =>
   dateFormat({ month: 'short', day: 'numeric', hour: 'numeric', timeZone: ofZone }).format(seconds * 1000);

@@ -31,6 +31,7 @@ import styles from './gallery-page.module.css';
 
 const BarChart = lazy(async () => ({ default: (await import('../../components/charts.tsx')).BarChart }));
 const AreaChart = lazy(async () => ({ default: (await import('../../components/charts.tsx')).AreaChart }));
+const LineChart = lazy(async () => ({ default: (await import('../../components/charts.tsx')).LineChart }));
 const Sparkline = lazy(async () => ({ default: (await import('../../components/charts.tsx')).Sparkline }));
 
 const tones: readonly Tone[] = ['plain', 'good', 'warn', 'bad', 'accent'];
@@ -252,6 +253,15 @@ function Charts() {
       <Suspense fallback={<Skeleton />}>
         <BarChart title="Spend as bars" labels={days} series={series} format={money} onSelect={() => {}} />
         <AreaChart title="Spend as areas" labels={days} series={series} format={money} />
+        <LineChart
+          title="Times as lines"
+          labels={days}
+          series={series.map(({ name, values }, one) => ({
+            name,
+            values: values.map((value, at) => ((at + one) % 9 === 0 ? Number.NaN : value)),
+          }))}
+          format={money}
+        />
         <BarChart title="Nothing yet" labels={days.slice(0, 7)} series={[{ name: '', values: [] }]} format={money} />
         <Sparkline label="The last 30 days" values={series[0]!.values} />
       </Suspense>

@@ -1,15 +1,7 @@
-import { createRoute } from '@tanstack/react-router';
-
 import type { Area } from '../../app/area.ts';
 import { lazyPage } from '../../app/lazy-page.ts';
-import { shellRoute } from '../../app/roots.tsx';
 import { ServerIcon } from '../../components/icons.tsx';
-
-const systemRoute = createRoute({
-  getParentRoute: () => shellRoute,
-  path: '/operator/system',
-  component: lazyPage('operator-system', () => import('./system-page.tsx')),
-});
+import { systemRoute } from './routes.ts';
 
 export const area: Area = {
   name: 'operator-system',
@@ -22,5 +14,5 @@ export const area: Area = {
       order: 30,
     },
   ],
-  routes: [systemRoute],
+  routes: [systemRoute.update({ component: lazyPage('operator-system', () => import('./system-page.tsx')) })],
 };

@@ -15,6 +15,7 @@ import { formatBytes, formatMilliseconds } from '../../format/number.ts';
 import { useText } from '../../i18n/text.ts';
 import { Backends } from './backends.tsx';
 import { findingsOf } from './findings.ts';
+import { History } from './history.tsx';
 import { Jobs } from './jobs.tsx';
 import type { OperatorSystemTexts } from './messages/en.ts';
 import styles from './operator-system.module.css';
@@ -44,6 +45,7 @@ export default function SystemPage() {
           </>
         )}
       </Loaded>
+      <History />
       <BackendPanel of={backends} />
       <Sources of={sources} />
       <Loaded of={system}>{(found) => <Details of={found} />}</Loaded>
