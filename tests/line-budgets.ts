@@ -5,8 +5,8 @@
  */
 export const lineBudgets: Readonly<Record<string, number>> = {
   src: 5,
-  'src/account-api': 11915,
-  'src/accounts': 4724,
+  'src/account-api': 12051,
+  'src/accounts': 4779,
   'src/app': 5567,
   'src/billing': 6965,
   'src/catalog': 714,
@@ -31,7 +31,7 @@ export const lineBudgets: Readonly<Record<string, number>> = {
   'src/notifications': 591,
   'src/platform': 7511,
   'src/prove': 1231,
-  'src/store': 21400,
+  'src/store': 21565,
   'src/tax': 150,
 };
 
@@ -40,7 +40,7 @@ export const fileLinesMax = 500;
 
 /** Files that have more, and how many they may have. The tables of the database are one description. */
 export const longFiles: Readonly<Record<string, number>> = {
-  'src/store/schema/tables.ts': 1495,
+  'src/store/schema/tables.ts': 1505,
 };
 
 /** `src/inference/engines/openai/x.ts` counts for `src/inference/engines`, `src/store/x.ts` for `src/store`. */

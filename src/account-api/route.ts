@@ -129,6 +129,8 @@ export interface AccountRoute {
   readonly stepUp?: boolean;
   /** It may also change a suspended account; otherwise only reading routes are allowed on one. */
   readonly evenSuspended?: true;
+  /** It may also be used by an operator who looks at an account as a viewer; otherwise only reading routes are allowed to them. */
+  readonly evenViewing?: true;
   /** For a route without credentials: an address's requests per minute, counted separately; by default all routes share one count. */
   readonly perMinute?: number;
   readonly params?: TObject;

@@ -1,4 +1,5 @@
 import type { AccountRoute } from './route.ts';
+import { accountViewRoutes } from './routes/account-views.ts';
 import { adminRoutes } from './routes/admin.ts';
 import { alertRoutes } from './routes/alerts.ts';
 import { batchRoutes } from './routes/batches.ts';
@@ -30,6 +31,7 @@ import { webhookRoutes } from './routes/webhooks.ts';
 
 /** Every route of the account API: what is not here does not exist. The document and the access tests are made from it. */
 export const accountRoutes: readonly AccountRoute[] = [
+  ...accountViewRoutes,
   ...adminRoutes,
   ...alertRoutes,
   ...batchRoutes,

@@ -8,6 +8,7 @@ import { notThere } from './input.ts';
 import { roles } from './route.ts';
 import type { AccountRoute, AccountScope, Principal, Role } from './route.ts';
 import type { AccountServices } from './services.ts';
+import { refuseWhileViewing, viewingRefusal } from './viewing.ts';
 
 /** A signed-in user, from their session. */
 export type SignedIn = Omit<Extract<Principal, { readonly kind: 'user' }>, 'kind'>;
@@ -75,6 +76,7 @@ export async function admit(
   if (access === 'anyone') return undefined;
   if (principal.kind === 'nobody')
     throw new ApiError('missing_api_key', 'Sign in, or send a management key as `Authorization: Bearer`.');
+  if (principal.kind === 'user' && principal.viewing !== undefined) refuseWhileViewing(route, principal.viewing);
   if (access === 'user') {
     if (principal.kind !== 'user') throw new ApiError('http_403', 'This route is for people who are signed in.');
   } else if (access === 'operator') {
@@ -116,6 +118,12 @@ async function scopeOf(
   if (principal.kind === 'key') {
     if (named !== undefined && named !== principal.accountId) throw notThere();
     return { id: principal.accountId, role: principal.role, isSuspended: principal.isSuspended };
+  }
+  const { viewing } = principal;
+  if (viewing !== undefined) {
+    // The same for an account that does not exist: another tab still asks for the one that it showed before.
+    if (named !== undefined && named !== viewing.accountId) throw viewingRefusal(viewing);
+    return { id: viewing.accountId, role: 'viewer', isSuspended: viewing.isSuspended };
   }
   const membership = await users.membership(principal.userId, named);
   if (membership !== undefined) return membership;

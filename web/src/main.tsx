@@ -37,6 +37,14 @@ const queries = new QueryClient({
 queries.getQueryCache().subscribe(({ type, query }) => {
   if (type !== 'updated' || query.queryKey[0] !== 'api') return;
   const { error } = query.state;
+  const me = queries.getQueryData(meQuery.queryKey);
+  // The session views an account, or does no longer, because of another tab or because the time is up.
+  if (
+    error instanceof ApiFailure &&
+    (error.status === 403 || error.status === 404) &&
+    (error.isViewing || (me !== null && me !== undefined && me.viewing !== null))
+  )
+    void queries.invalidateQueries(meQuery);
   if (error instanceof ApiFailure && error.status === 401 && queries.getQueryData(meQuery.queryKey) !== null) {
     queries.setQueryData(meQuery.queryKey, null);
     void router.navigate({ href: `/sign-in?next=${encodeURIComponent(location.pathname + location.search)}` });

@@ -1,5 +1,6 @@
 import Type from 'typebox';
 
+import { viewActions } from '../../accounts/account-views.ts';
 import { auditId } from '../../accounts/audit.ts';
 import { exportAccount } from '../../accounts/export-account.ts';
 import { operate } from '../../accounts/operations.ts';
@@ -228,6 +229,8 @@ export const ownAccountRoutes: readonly AccountRoute[] = [
         (entry) => {
           const shown = auditObject(entry);
           if (isNamed(entry)) return shown;
+          // An operator who looks at an account is named to it; from where they look is their own affair.
+          if (viewActions.includes(entry.action)) return { ...shown, address: null };
           return { ...shown, actor: { kind: shown.actor.kind, id: null, name: null }, address: null };
         },
         auditId,

@@ -8,13 +8,15 @@ import { inSession } from '../../accounts/users/in-session.ts';
 import { deadLink } from '../../accounts/users/users.ts';
 import type { PersonStays } from '../../store/erasure/erase-person.ts';
 import { StoreError } from '../../store/store-error.ts';
+import type { Viewing } from '../../store/repositories/users.ts';
 import type { WayIn } from '../../store/repositories/ways-in.ts';
 import { passwordProvider } from '../../store/row-facts.ts';
 import { notThere } from '../input.ts';
 import { operationsOf } from '../operations-of.ts';
 import { route } from '../route.ts';
 import type { AccountRoute, Call } from '../route.ts';
-import { secondsOf } from '../wire.ts';
+import { viewingRefusal } from '../viewing.ts';
+import { nullable, secondsOf } from '../wire.ts';
 import {
   askAuth,
   beginAttempt,
@@ -47,6 +49,13 @@ const you = {
     proved_at: Type.Integer({ description: 'When you last signed in: unix seconds.' }),
     accounts: Type.Array(
       Type.Object({ id: Type.String(), name: Type.String(), role: Type.String(), status: Type.String() }),
+      { description: 'While you view an account: this one, with the role of a viewer.' },
+    ),
+    viewing: nullable(
+      Type.Object(
+        { account_id: Type.String(), name: Type.String(), until: Type.Integer({ description: 'Unix seconds.' }) },
+        { description: 'The account that you view as an operator, read-only.' },
+      ),
     ),
   }),
 } as const;
@@ -157,6 +166,7 @@ export async function confirmChange(call: EmailCall, token: string, change: Emai
   if (person?.email === change.to) return;
   if (person?.email !== change.from)
     throw new ApiError('http_403', 'First sign in with your old address in this browser; then open the link again.');
+  if (person.viewing !== undefined) throw viewingRefusal(person.viewing);
   const { userId, sessionId } = person;
   const { repositories, now } = operations;
   if (!(await isChangeLinkOpen(repositories, { userId, token, at: now() }))) throw deadLink();
@@ -174,10 +184,10 @@ export async function confirmChange(call: EmailCall, token: string, change: Emai
 
 async function meOf(
   { services }: Pick<Call, 'services'>,
-  { userId, name, email: address, isOperator, hasTwoFactor, provedAt }: Person,
+  { userId, name, email: address, isOperator, hasTwoFactor, provedAt, viewing }: Person,
 ) {
   const { repositories } = services.operations;
-  const accounts = await repositories.listMemberships({ userId });
+  const accounts = viewing === undefined ? await repositories.listMemberships({ userId }) : [viewed(viewing)];
   const ways = await repositories.authStore({
     act: 'find',
     table: 'auth_account',
@@ -196,8 +206,19 @@ async function meOf(
     providers: providers.filter((id) => id !== passwordProvider),
     proved_at: secondsOf(provedAt),
     accounts: accounts.map(({ accountId, ...account }) => ({ id: accountId, ...account })),
+    viewing:
+      viewing === undefined
+        ? null
+        : { account_id: viewing.accountId, name: viewing.name, until: secondsOf(viewing.expiresAt) },
   };
 }
+
+const viewed = ({ accountId, name, isSuspended }: Viewing) => ({
+  accountId,
+  name,
+  role: 'viewer',
+  status: isSuspended ? 'suspended' : 'active',
+});
 
 const erasuresMax = 100;
 /** Entries of the log: the maximum number of accounts that a user leaves. */

@@ -18,6 +18,7 @@ import { operationsOf } from '../operations-of.ts';
 import { everyRole, mayManage, roles, route } from '../route.ts';
 import type { AccountRoute, Call, Role } from '../route.ts';
 import type { AccountServices } from '../services.ts';
+import { viewingRefusal } from '../viewing.ts';
 import { listOf, listSchema, nullable, secondsOf } from '../wire.ts';
 import { checkPassword } from './owner.ts';
 import {
@@ -268,6 +269,7 @@ export const memberRoutes: readonly AccountRoute[] = [
       if (offered === undefined) throw deadLink();
       const { cookie } = call.headers;
       const sender = typeof cookie === 'string' ? await users.signedIn(cookie) : undefined;
+      if (sender?.viewing !== undefined) throw viewingRefusal(sender.viewing);
       // For any other user the link appears invalid.
       if (sender !== undefined && sender.email !== offered.email) throw deadLink();
       const invited = { tokenHash, email: offered.email, at: now() };

@@ -5,7 +5,7 @@ import { notThere } from '../input.ts';
 import { Reply, route } from '../route.ts';
 import type { AccountRoute } from '../route.ts';
 import { loseWayIn, personOf } from './me.ts';
-import { askAuth, authHeaders, done, withCookies } from './sign-in.ts';
+import { askAuth, authHeaders, endEarlier, done, withCookies } from './sign-in.ts';
 
 const tag = 'Sign-in';
 const providerId = Type.Object({ provider: Type.String({ pattern: '^[a-z0-9][a-z0-9-]{0,31}$' }) });
@@ -113,7 +113,7 @@ export const oidcRoutes: readonly AccountRoute[] = [
     errors: ['http_404'],
     handle: async (call) => {
       const { params, query, services } = call;
-      const { users, operations } = services;
+      const { users } = services;
       if (!services.config().signIn.oidc.some(({ id }) => id === params.provider)) throw notThere();
       const auth = await users.authFor(params.provider);
       const home = `${services.accountUrl()}/`;
@@ -139,8 +139,7 @@ export const oidcRoutes: readonly AccountRoute[] = [
       if (person === undefined) return failed;
       const { cookie } = call.headers;
       const before = typeof cookie === 'string' ? await users.signedIn(cookie) : undefined;
-      if (before !== undefined)
-        await operations.repositories.endSessions({ userId: before.userId, only: before.sessionId });
+      if (before !== undefined) await endEarlier(call, before);
       await users.welcome(person.userId, person.name);
       await call.audit({ action: 'session.create', target: person.userId, by: person });
       return new Reply(302, { location: home, 'set-cookie': cookies });

@@ -3,10 +3,12 @@ import type { TSchema } from 'typebox';
 
 import { mailAddressLengthMax, mailAddressPattern } from '../../accounts/mail-address.ts';
 import { ApiError } from '../../platform/errors.ts';
+import { endViews } from '../../accounts/account-views.ts';
 import type { Auth } from '../../accounts/users/auth.ts';
 import type { SignedInPerson } from '../../accounts/users/users.ts';
 import { addressHeaderName, sessionCookie } from '../../accounts/users/cookies.ts';
 import { deadLink } from '../../accounts/users/users.ts';
+import { operationsOf } from '../operations-of.ts';
 import { Reply } from '../route.ts';
 import type { Call } from '../route.ts';
 
@@ -143,12 +145,21 @@ export async function signedInBefore({ services, headers }: AnyCall): Promise<Si
 export const emptyCookie = (accountUrl: string): string =>
   `${sessionCookie(accountUrl)}=; Max-Age=0; Path=/; HttpOnly; SameSite=Lax${accountUrl.startsWith('https://') ? '; Secure' : ''}`;
 
+/** Ends the browser's previous session, when another begins in it. */
+export async function endEarlier(
+  call: Pick<Call, 'principal' | 'services' | 'address' | 'requestId'>,
+  { userId, sessionId }: SignedInPerson,
+): Promise<void> {
+  await call.services.operations.repositories.endSessions({ userId, only: sessionId });
+  await endViews(operationsOf(call), { userId });
+}
+
 /** The answer to a sign-in; ends the browser's previous session (session fixation). */
 export async function signedIn(
-  call: AnyCall & Pick<Call, 'audit'>,
+  call: AnyCall & Pick<Call, 'audit' | 'principal' | 'requestId'>,
   { response, cookies }: Awaited<ReturnType<typeof askAuth>>,
 ): Promise<Reply> {
-  const { users, operations } = call.services;
+  const { users } = call.services;
   const before = await signedInBefore(call);
   const { user, twoFactorRedirect } = response as {
     readonly user?: { readonly id: string; readonly name: string; readonly email: string };
@@ -156,8 +167,7 @@ export async function signedIn(
   };
   if (twoFactorRedirect === true || user === undefined)
     return withCookies(200, { object: 'sign_in', two_factor_required: true }, cookies);
-  if (before !== undefined)
-    await operations.repositories.endSessions({ userId: before.userId, only: before.sessionId });
+  if (before !== undefined) await endEarlier(call, before);
   await users.welcome(user.id, user.name);
   const { id, name, email } = user;
   await call.audit({ action: 'session.create', target: id, by: { userId: id, email } });

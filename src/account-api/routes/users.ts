@@ -2,11 +2,12 @@ import Type from 'typebox';
 
 import { emailChangeOf } from '../../accounts/users/email-change.ts';
 import { resetPassword } from '../../accounts/users/password-reset.ts';
+import { endViews } from '../../accounts/account-views.ts';
 import { endSessionKeys } from '../../accounts/session-keys.ts';
 import { notThere } from '../input.ts';
 import { operationsOf } from '../operations-of.ts';
 import { route } from '../route.ts';
-import type { AccountRoute } from '../route.ts';
+import type { AccountRoute, Call } from '../route.ts';
 import { page, secondsOf, wholeListSchema } from '../wire.ts';
 import { confirmChange, confirmEmail, meRoutes, personOf } from './me.ts';
 import {
@@ -75,11 +76,12 @@ export const userRoutes: readonly AccountRoute[] = [
     summary: 'Sign out',
     description: 'Ends this session.',
     access: 'user',
+    evenViewing: true,
     answers: [done],
     handle: async (call) => {
       const { userId, sessionId } = personOf(call);
       await call.services.operations.repositories.endSessions({ userId, only: sessionId });
-      await endSessionKeys(operationsOf(call), userId);
+      await endOfSessions(call, userId);
       await call.audit({ action: 'session.delete', target: sessionId });
       return withCookies(200, { done: true }, [emptyCookie(call.services.accountUrl())]);
     },
@@ -136,7 +138,7 @@ export const userRoutes: readonly AccountRoute[] = [
     handle: async (call) => {
       const { userId, sessionId } = personOf(call);
       await call.services.operations.repositories.endSessions({ userId, except: sessionId });
-      await endSessionKeys(operationsOf(call), userId);
+      await endOfSessions(call, userId);
       await call.audit({ action: 'session.delete_others', target: userId });
       return { done: true };
     },
@@ -155,7 +157,7 @@ export const userRoutes: readonly AccountRoute[] = [
     handle: async (call) => {
       const { userId } = personOf(call);
       const ended = await call.services.operations.repositories.endSessions({ userId, only: call.params.id });
-      await endSessionKeys(operationsOf(call), userId);
+      await endOfSessions(call, userId);
       if (ended === 0) throw notThere();
       await call.audit({ action: 'session.delete', target: call.params.id });
       return { done: true };
@@ -184,6 +186,7 @@ export const userRoutes: readonly AccountRoute[] = [
         }),
       );
       await right();
+      await endViews(operationsOf(call), { userId });
       await call.audit({ action: 'password.change', target: userId });
       return withCookies(200, { done: true }, cookies);
     },
@@ -252,3 +255,9 @@ export const userRoutes: readonly AccountRoute[] = [
   }),
   ...meRoutes,
 ];
+
+/** What ends together with sessions of a person. */
+async function endOfSessions(call: Call, userId: string): Promise<void> {
+  await endSessionKeys(operationsOf(call), userId);
+  await endViews(operationsOf(call), { userId });
+}

@@ -4,7 +4,9 @@ import { newPersonId } from '../owner.ts';
 import type { OperationServices } from '../operation.ts';
 import type { Config, SignInConfig } from '../../config/config.ts';
 import type { Mailer } from '../../notifications/mail/mailer.ts';
+import type { Viewing } from '../../store/repositories/users.ts';
 import { StoreError } from '../../store/store-error.ts';
+import { endViews } from '../account-views.ts';
 import { endSessionKeys } from '../session-keys.ts';
 import { Attempts } from './attempts.ts';
 import { cookieOf, sessionCookie, signedValue } from './cookies.ts';
@@ -31,7 +33,10 @@ export interface SignedInPerson {
   readonly sessionId: string;
   readonly name: string;
   readonly email: string;
+  /** false as well for an operator who looks at an account as a viewer. */
   readonly isOperator: boolean;
+  /** Set if the session has the rights of a viewer of this account, and no others. */
+  readonly viewing: Viewing | undefined;
   /** Whether their sign-in requires an authenticator code. */
   readonly hasTwoFactor: boolean;
   /** When they last proved their identity, in milliseconds since 1970: when the session began. Step-up checks it. */
@@ -71,8 +76,9 @@ export class Users {
 
   /** Deletes a batch of expired sessions, links, invitations and failed attempts; false: there were none. */
   async tidy(): Promise<boolean> {
-    const { repositories, now } = this.#options.operations;
-    const isMore = (await endSessionKeys(this.#options.operations)) || (await this.attempts.tidy());
+    const { operations } = this.#options;
+    const { repositories, now } = operations;
+    const isMore = (await endViews(operations)) || (await endSessionKeys(operations)) || (await this.attempts.tidy());
     return (await repositories.forgetExpired({ at: now() })) > 0 || isMore;
   }
 
@@ -87,8 +93,8 @@ export class Users {
     if (token === undefined) return undefined;
     const found = await operations.repositories.findSession({ token, at: operations.now() });
     if (found === undefined) return undefined;
-    const { createdAt, ...person } = found;
-    return { ...person, provedAt: createdAt };
+    const { createdAt, isOperator, ...person } = found;
+    return { ...person, isOperator: isOperator && person.viewing === undefined, provedAt: createdAt };
   }
 
   /** The role of a user in an account; by default in the first that they joined. */

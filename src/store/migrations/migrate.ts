@@ -16,6 +16,7 @@ import { batchCosts } from './106-batch-costs.ts';
 import { warnings } from './107-warnings.ts';
 import { heads } from './108-heads.ts';
 import { history } from './109-history.ts';
+import { accountViews } from './110-account-views.ts';
 import { modelBudgets } from './112-model-budgets.ts';
 import type { Step } from './step.ts';
 
@@ -33,6 +34,7 @@ export const steps: Record<string, Step> = {
   '107-warnings': warnings,
   '108-heads': heads,
   '109-history': history,
+  '110-account-views': accountViews,
   '112-model-budgets': modelBudgets,
 };
 

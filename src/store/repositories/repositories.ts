@@ -2,6 +2,7 @@ import type { Kysely } from 'kysely';
 import * as audit from './audit.ts';
 import * as attempts from './attempts.ts';
 import { authStore } from './auth.ts';
+import * as accountViews from './account-views.ts';
 import * as accounts from './accounts.ts';
 import * as alerts from './alerts.ts';
 import * as notices from './notices.ts';
@@ -284,6 +285,8 @@ const storedOperations = {
   refundsOf: reports.refundsOf,
   authStore,
   findSession: users.findSession,
+  beginView: accountViews.beginView,
+  endViews: accountViews.endViews,
   listSessions: users.listSessions,
   endSessions: users.endSessions,
   endSecrets: endSecretsOf,

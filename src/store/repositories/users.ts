@@ -15,6 +15,15 @@ export interface SessionRow {
   readonly hasTwoFactor: boolean;
   /** When they signed in. */
   readonly createdAt: number;
+  /** The account that this operator looks at as a viewer. */
+  readonly viewing: Viewing | undefined;
+}
+
+export interface Viewing {
+  readonly accountId: string;
+  readonly name: string;
+  readonly isSuspended: boolean;
+  readonly expiresAt: number;
 }
 
 /** The session that a cookie refers to, with its user; undefined: it does not exist or is over, or the address is not verified. */
@@ -26,6 +35,12 @@ export async function findSession(
     .selectFrom('auth_session as session')
     .innerJoin('auth_user as person', 'person.id', 'session.userId')
     .leftJoin('server_operator as operator', 'operator.user_id', 'person.id')
+    .leftJoin('account_view as view', (on) =>
+      on.onRef('view.session_id', '=', 'session.id').on('view.expires_at', '>', BigInt(at)),
+    )
+    .leftJoin('account as viewed', (on) =>
+      on.onRef('viewed.id', '=', 'view.account_id').on('viewed.deleted_at', 'is', null),
+    )
     .where('session.token', '=', token)
     .where('session.expiresAt', '>', BigInt(at))
     .where('person.emailVerified', '=', 1n)
@@ -37,12 +52,25 @@ export async function findSession(
       'person.email as email',
       'person.twoFactorEnabled as twoFactorEnabled',
       'operator.user_id as operator',
+      'view.expires_at as viewedUntil',
+      'viewed.id as viewedId',
+      'viewed.name as viewedName',
+      'viewed.status as viewedStatus',
     ])
     .executeTakeFirst();
   if (row === undefined) return undefined;
-  const { operator, twoFactorEnabled, createdAt, ...person } = row;
+  const { operator, twoFactorEnabled, createdAt, viewedUntil, viewedId, viewedName, viewedStatus, ...person } = row;
   return {
     ...person,
+    viewing:
+      operator === null || viewedUntil === null || viewedId === null
+        ? undefined
+        : {
+            accountId: viewedId,
+            name: viewedName ?? '',
+            isSuspended: viewedStatus !== 'active',
+            expiresAt: Number(viewedUntil),
+          },
     isOperator: operator !== null,
     hasTwoFactor: twoFactorEnabled === 1n,
     createdAt: Number(createdAt),

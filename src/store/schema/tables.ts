@@ -937,6 +937,15 @@ const member = table(
   { key: ['account_id', 'user_id'], indexes: { user: ['user_id', 'created_at'] } },
 );
 
+/** An account that an operator looks at as a viewer, read-only. It may outlive its session, so that its end is in the audit log too. */
+const account_view = table({
+  session_id: text.primary,
+  user_id: text,
+  account_id: text.references('account'),
+  created_at: time,
+  expires_at: time,
+});
+
 /** An invitation to join an account, until it is accepted, withdrawn or expired. */
 const invitation = table(
   {
@@ -1463,6 +1472,7 @@ export const tables = {
   server_operator,
   sign_in_attempt,
   member,
+  account_view,
   invitation,
   owner_link,
   topup,

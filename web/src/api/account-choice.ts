@@ -5,9 +5,12 @@ let chosen: string | undefined = sessionStorage.getItem('account') ?? localStora
 export const accountId = (): string | undefined => chosen;
 
 export function chooseAccount(id: string | undefined): void {
-  chosen = id;
+  lookAt(id);
   for (const storage of [sessionStorage, localStorage]) {
     if (id === undefined) storage.removeItem('account');
     else storage.setItem('account', id);
   }
 }
+
+/** Until the page is loaded again: an account that an operator views is not one of theirs. */
+export const lookAt = (id: string | undefined): void => void (chosen = id);

@@ -15,6 +15,8 @@ export class ApiFailure extends Error {
   readonly docsUrl: string | undefined;
   /** The person has to prove once more who they are. */
   readonly needsStepUp: boolean;
+  /** The session views an account, read-only. */
+  readonly isViewing: boolean;
   readonly retryAfterSeconds: number | undefined;
 
   constructor(status: number, error: Partial<ErrorShape> & { readonly message: string }, retryAfter?: string | null) {
@@ -26,6 +28,7 @@ export class ApiFailure extends Error {
     this.requestId = error.request_id;
     this.docsUrl = error.docs_url;
     this.needsStepUp = error.step_up_required === true;
+    this.isViewing = error.viewing_account !== undefined;
     const seconds = Number(retryAfter ?? Number.NaN);
     this.retryAfterSeconds = Number.isFinite(seconds) ? seconds : undefined;
   }
@@ -43,6 +46,7 @@ interface ErrorShape {
   readonly request_id: string;
   readonly docs_url: string;
   readonly step_up_required: boolean;
+  readonly viewing_account: string;
 }
 
 const send = acrossSessionChanges((request) => fetch(request));

@@ -1,12 +1,24 @@
 import { queryOptions, useQuery } from '@tanstack/react-query';
 
 import type { Role } from '../app/area.ts';
-import { accountId, chooseAccount } from './account-choice.ts';
+import { accountId, chooseAccount, lookAt } from './account-choice.ts';
 import { ApiFailure, client, content } from './client.ts';
 import type { components, paths } from './schema.ts';
 
 export type Me = paths['/v1/me']['get']['responses']['200']['content']['application/json'];
 export type Schemas = components['schemas'];
+
+/** What the last answer said of the account that the session views: none of a person who is signed out. */
+let known: { readonly viewed: string | undefined } | undefined;
+
+/** The whole session views an account, or leaves it, in whichever tab: then nothing of what was shown stays, not even for a moment. */
+async function renewed(viewed: string | undefined): Promise<void> {
+  if (known !== undefined && known.viewed !== viewed) {
+    location.assign('/');
+    await new Promise(() => {});
+  }
+  known = { viewed };
+}
 
 /** Who is signed in; null: nobody. */
 export const meQuery = queryOptions({
@@ -14,11 +26,17 @@ export const meQuery = queryOptions({
   queryFn: async ({ signal }): Promise<Me | null> => {
     try {
       const me = await content(client.GET('/v1/me', { signal }));
+      const viewed = me.viewing?.account_id;
+      await renewed(viewed);
+      if (viewed !== undefined) lookAt(viewed);
       // An account that they have left, or of somebody else who was signed in here before.
-      if (!me.accounts.some(({ id }) => id === accountId())) chooseAccount(me.accounts[0]?.id);
+      else if (!me.accounts.some(({ id }) => id === accountId())) chooseAccount(me.accounts[0]?.id);
       return me;
     } catch (error) {
-      if (error instanceof ApiFailure && error.status === 401) return null;
+      if (error instanceof ApiFailure && error.status === 401) {
+        known = undefined;
+        return null;
+      }
       throw error;
     }
   },

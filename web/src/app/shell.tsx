@@ -28,6 +28,7 @@ import styles from './shell.module.css';
 
 // No part of the first load. The palette comes right after it: one types as soon as it is opened.
 const HelpDialog = lazy(async () => ({ default: (await import('./help.tsx')).HelpDialog }));
+const Viewing = lazy(async () => ({ default: (await import('./viewing.tsx')).Viewing }));
 const loadPalette = async () => ({ default: (await import('./palette.tsx')).Palette });
 const Palette = lazy(loadPalette);
 
@@ -84,6 +85,11 @@ export function Shell() {
         <Navigation session={session} />
       </nav>
       <main id="content" className={styles['main']} tabIndex={-1}>
+        {session.me.viewing !== null && (
+          <Suspense>
+            <Viewing of={session.me.viewing} />
+          </Suspense>
+        )}
         {session.account?.status === 'suspended' && <div className={styles['suspended']}>{t('suspended')}</div>}
         {session.account === undefined && !session.isOperator && <Note tone="warn">{t('noAccount')}</Note>}
         <Outlet />

@@ -2,7 +2,7 @@ import { Link } from '@tanstack/react-router';
 import { useState } from 'react';
 import type { ReactNode } from 'react';
 
-import { getFile, useGet } from '../../api/use-api.ts';
+import { getFile, useGet, useSend } from '../../api/use-api.ts';
 import { Button, IconButton } from '../../components/button.tsx';
 import { Id } from '../../components/code.tsx';
 import { Money, Time } from '../../components/figures.tsx';
@@ -63,9 +63,16 @@ function ShownAccount({ of: account, crumb }: { readonly of: Account; readonly c
   const t = useText<OperatorAccountTexts>('operator-accounts');
   const [open, setOpen] = useState<Opened>();
   const close = (): void => setOpen(undefined);
+  const view = useSend('post', '/v1/admin/accounts/{id}/view');
   const name = account.name === '' ? account.id : account.name;
   const actions = account.status !== 'deleted' && (
     <>
+      <Button
+        busy={view.isPending}
+        onClick={() => view.mutate({ params: { path: { id: account.id } } }, { onSuccess: () => location.assign('/') })}
+      >
+        {t('viewAsCustomer')}
+      </Button>
       <Button onClick={() => setOpen('limits')}>{t('limits')}</Button>
       <Button look="primary" onClick={() => setOpen({ credit: 'grant' })}>
         {t('grant')}
@@ -87,6 +94,7 @@ function ShownAccount({ of: account, crumb }: { readonly of: Account; readonly c
   );
   return (
     <Page title={name} crumb={crumb} lead={<Id value={account.id} />} actions={actions}>
+      {view.error !== null && <ErrorNote error={view.error} />}
       {account.status === 'suspended' && <WhySuspended of={account} onRevive={() => setOpen('suspend')} />}
       {account.status === 'deleted' && (
         <Note>

@@ -11,24 +11,30 @@ import type { SettingsTexts } from './messages/en.ts';
 
 export default function SettingsPage() {
   const t = useText<SettingsTexts>('settings');
-  const { account } = useSession();
+  const { account, me } = useSession();
   const { view } = settingsRoute.useSearch();
   const navigate = settingsRoute.useNavigate();
   const ofAccount = { value: 'account', title: t('account'), content: <AccountSettings /> };
+  // What is of the person, and needs rights of theirs, is none of the account that an operator views.
+  const isViewing = me.viewing !== null;
   return (
     <Page title={t('title')} narrow>
       <Tabs
         label={t('title')}
-        value={view ?? 'you'}
+        value={isViewing ? 'account' : (view ?? 'you')}
         onChange={(value) =>
           void navigate({ search: { view: value === 'you' ? undefined : value } as never, replace: true })
         }
-        tabs={[
-          { value: 'you', title: t('you'), content: <PersonSettings /> },
-          { value: 'security', title: t('security'), content: <SecuritySettings /> },
-          ...(account === undefined ? [] : [ofAccount]),
-          { value: 'data', title: t('data'), content: <DataSettings /> },
-        ]}
+        tabs={
+          isViewing
+            ? [ofAccount]
+            : [
+                { value: 'you', title: t('you'), content: <PersonSettings /> },
+                { value: 'security', title: t('security'), content: <SecuritySettings /> },
+                ...(account === undefined ? [] : [ofAccount]),
+                { value: 'data', title: t('data'), content: <DataSettings /> },
+              ]
+        }
       />
     </Page>
   );

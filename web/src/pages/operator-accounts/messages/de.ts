@@ -171,6 +171,7 @@ const de: Translated<OperatorAccountTexts> = {
   usage: 'Nutzung',
   viewer: 'Lesend',
   what: 'Was',
+  viewAsCustomer: 'Als Kunde ansehen',
 };
 
 export default de;

@@ -165,6 +165,7 @@ const en = {
   usage: 'Usage',
   viewer: 'Viewer',
   what: 'What',
+  viewAsCustomer: 'View as customer',
 } as const satisfies Catalogue;
 
 export default en;

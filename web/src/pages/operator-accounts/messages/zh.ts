@@ -164,6 +164,7 @@ const zh: Translated<OperatorAccountTexts> = {
   usage: '用量',
   viewer: '只读',
   what: '内容',
+  viewAsCustomer: '以客户身份查看',
 };
 
 export default zh;
