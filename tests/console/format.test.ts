@@ -141,6 +141,13 @@ test('a link leads to a page of this host, or to the first one', () => {
     ['/.//evil.example', '/'],
     ['/a/..//evil.example', '/'],
     ['/\t/evil.example', '/'],
+    ['/\n\\evil.example', '/'],
+    ['\\\\evil.example', '/'],
+    ['https:/evil.example', '/'],
+    // Encoded, they are part of a path of this host, and stay encoded.
+    ['/%2f%2fevil.example', '/%2f%2fevil.example'],
+    ['/%5cevil.example', '/%5cevil.example'],
+    ['/%09/evil.example', '/%09/evil.example'],
     ['https://evil.example', '/'],
     ['javascript:alert(1)', '/'],
     ['evil', '/'],

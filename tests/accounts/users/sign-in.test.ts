@@ -133,6 +133,38 @@ test('a sign-in begins a new session, and ends the one that the browser had befo
   }
 });
 
+test('each proof of identity gives the browser another value, and every earlier one is dead', async (t) => {
+  const host = await openHost(t, userRoutes, Date.now, { signIn: open });
+  await person(host, 'ada@example.org');
+  const name = 'tokenhouse.session_token';
+  const browser = new Browser(host);
+  const earlier: string[] = [];
+  const proofs = {
+    'a sign-in over a cookie that somebody planted': () => browser.signIn('ada@example.org', password),
+    'signing in again for what needs step-up': () => browser.signIn('ada@example.org', password),
+    'a new password': async () => {
+      const change = { current_password: password, new_password: 'another long password' };
+      assert.equal((await browser.ask('POST', '/v1/auth/password', change)).status, 200);
+    },
+  };
+  browser.cookies.set(name, `planted.${encodeURIComponent(`${'A'.repeat(43)}=`)}`);
+  for (const [what, prove] of Object.entries(proofs)) {
+    earlier.push(browser.cookies.get(name)!);
+    await prove();
+    assert.ok(!earlier.includes(browser.cookies.get(name)!), what);
+    assert.equal((await browser.ask('GET', '/v1/me')).status, 200, what);
+    for (const value of earlier) {
+      const other = new Browser(host);
+      other.cookies.set(name, value);
+      assert.equal((await other.ask('GET', '/v1/me')).status, 401, what);
+    }
+  }
+  // A second cookie of this name, from a page of a sibling host, makes neither count.
+  const twice = new Browser(host);
+  twice.cookies.set(name, `${browser.cookies.get(name)!}; ${name}=planted`);
+  assert.equal((await twice.ask('GET', '/v1/me')).status, 401);
+});
+
 test('sessions are listed and ended one by one, or all others; those of others are not there', async (t) => {
   const host = await openHost(t, userRoutes, Date.now, { signIn: open });
   await person(host, 'ada@example.org');
