@@ -5,12 +5,12 @@
  */
 export const lineBudgets: Readonly<Record<string, number>> = {
   src: 5,
-  'src/account-api': 12051,
-  'src/accounts': 4779,
+  'src/account-api': 12206,
+  'src/accounts': 4813,
   'src/app': 5567,
-  'src/billing': 6965,
-  'src/catalog': 714,
-  'src/cli': 11169,
+  'src/billing': 7031,
+  'src/catalog': 719,
+  'src/cli': 11213,
   'src/config': 5797,
   'src/generation': 653,
   'src/inference/batches': 1444,
@@ -21,17 +21,17 @@ export const lineBudgets: Readonly<Record<string, number>> = {
   'src/inference/engine-builds': 414,
   'src/inference/engines': 19600,
   'src/inference/files': 1016,
-  'src/inference/http': 3046,
+  'src/inference/http': 3047,
   'src/inference/images': 485,
   'src/inference/model-files': 2462,
   'src/inference/openapi': 1376,
   'src/inference/output-parsers': 1885,
-  'src/inference/pipeline': 6618,
+  'src/inference/pipeline': 6608,
   'src/inference/routing': 2510,
   'src/notifications': 591,
   'src/platform': 7511,
   'src/prove': 1231,
-  'src/store': 21565,
+  'src/store': 21674,
   'src/tax': 150,
 };
 
@@ -40,7 +40,7 @@ export const fileLinesMax = 500;
 
 /** Files that have more, and how many they may have. The tables of the database are one description. */
 export const longFiles: Readonly<Record<string, number>> = {
-  'src/store/schema/tables.ts': 1505,
+  'src/store/schema/tables.ts': 1517,
 };
 
 /** `src/inference/engines/openai/x.ts` counts for `src/inference/engines`, `src/store/x.ts` for `src/store`. */

@@ -25,43 +25,55 @@ export const usableModels = (account: Account, { models }: Config, at: number): 
     )
     .toSorted((a, b) => (a.id < b.id ? -1 : 1));
 
+/** Rates that say what tokens cost. */
+export type PriceOfTokens = AccountPrice & { readonly input: bigint };
+
 /** What a model costs an account. */
 export interface Rates {
   readonly list: Prices;
   /** Replaces the list prices; undefined: the list applies. */
-  readonly own: AccountPrice | undefined;
-  readonly upcoming: readonly AccountPrice[];
+  readonly own: PriceOfTokens | undefined;
+  readonly upcoming: readonly PriceOfTokens[];
+  /** All rates of the account, also those of tiers. */
+  readonly all: readonly AccountPrice[];
 }
 
 /** Reads the account's rates; the result returns those of a model. */
 export async function ratesOf(call: Asked, at: number): Promise<(model: ModelConfig) => Rates> {
-  const prices = await pricesOf(call, at);
-  return ({ id, pricing }) => {
+  const prices = await ratesOfAccount(call, call.account.id, at);
+  return (model) => {
     const own = prices.filter(
-      ({ modelId, accountId }) => modelId === id.toLowerCase() && accountId === call.account.id,
+      (price): price is PriceOfTokens => price.modelId === model.id.toLowerCase() && price.input !== null,
     );
     return {
-      list: {
-        input: pricing.inputMicrocentsPerMillion,
-        output: pricing.outputMicrocentsPerMillion,
-        cacheRead: pricing.cacheReadMicrocentsPerMillion,
-      },
+      list: listPrices(model),
       // The rates that began most recently apply (money.md, "Rates").
       own: own.findLast(({ validFrom, validTo }) => validFrom <= at && (validTo === null || at < validTo)),
       upcoming: own.filter(({ validFrom }) => validFrom > at),
+      all: prices,
     };
   };
 }
 
+export const listPrices = ({ pricing }: ModelConfig): Prices => ({
+  input: pricing.inputMicrocentsPerMillion,
+  output: pricing.outputMicrocentsPerMillion,
+  cacheRead: pricing.cacheReadMicrocentsPerMillion,
+});
+
 const pagesMax = 100;
 
-/** Sorted by model and start. */
-async function pricesOf({ account, services }: Asked, at: number): Promise<AccountPrice[]> {
+/** Present and future ones, sorted by model and start. */
+export async function ratesOfAccount(
+  { services }: Pick<Call, 'services'>,
+  accountId: string,
+  at: number,
+): Promise<readonly AccountPrice[]> {
   const prices: AccountPrice[] = [];
   for (let pages = 0; pages < pagesMax; pages++) {
     const after = prices.at(-1);
     const page = await services.operations.repositories.listAccountPrices({
-      accountId: account.id,
+      accountId,
       endingAfter: at,
       limit: 1000,
       ...(after === undefined ? {} : { after }),

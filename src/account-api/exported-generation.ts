@@ -37,6 +37,7 @@ export const generationColumns = {
   total_ms: 'number',
   zdr: 'flag',
   service_tier: 'text',
+  price_multiple: 'fraction',
 } as const satisfies Columns;
 
 function exportedGeneration(

@@ -10,6 +10,7 @@ import type { UsageAttempt } from '../store/schema/tables.ts';
 import type { ApiKey } from '../store/repositories/keys.ts';
 import type { Repositories } from '../store/repositories/repositories.ts';
 import type { Refund } from '../store/reports/reports.ts';
+import { multipleShown, tierMultipleOf } from './price-object.ts';
 import { nullable, secondsOf, wholeOf } from './wire.ts';
 
 const microcents = Type.Integer({ description: '1 cent = 1,000,000 microcents.' });
@@ -53,6 +54,11 @@ const summaryFields = {
   service_tier: Type.Enum(['priority', 'default', 'flex', 'batch'], {
     description: 'The tier that served it, whose prices are charged.',
   }),
+  price_multiple: nullable(
+    Type.Number({
+      description: 'What these prices are of the usual ones because of the tier; null: from before this was recorded.',
+    }),
+  ),
 };
 export const generationSummarySchema = Type.Object(summaryFields);
 
@@ -217,6 +223,7 @@ export const requestRow = (row: UsageRow) => ({
   total_ms: row.totalMs,
   zdr: row.zdr ?? null,
   service_tier: row.tier ?? 'default',
+  price_multiple: tierMultipleOf(row.tier, row.priceMultiple),
 });
 
 /** A request without its content. */
@@ -448,7 +455,11 @@ function explanationOf(row: UsageRow, listCost: bigint): string {
         : `"${row.modelId}" served it instead of "${asked.model}" (${asked.reason}), at its own prices.`,
     );
   if (row.tier !== undefined && row.tier !== null && row.tier !== 'default')
-    sentences.push(`It was served in the tier "${row.tier}", at the prices of that tier.`);
+    sentences.push(
+      row.priceMultiple === undefined
+        ? `It was served in the tier "${row.tier}", at the prices of that tier.`
+        : `It was served in the tier "${row.tier}", at ${multipleShown(row.priceMultiple)} times the usual prices.`,
+    );
   if (row.plan !== null) sentences.push(`The plan "${row.plan}" pays for this request, so no credit is used.`);
   else if (row.costMicrocents > 0n && row.costMicrocents < listCost)
     sentences.push(

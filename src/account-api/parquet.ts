@@ -11,6 +11,7 @@ const types = {
   flag: 'BOOLEAN',
   time: 'TIMESTAMP',
   number: 'INT64',
+  fraction: 'DOUBLE',
   sum: 'INT64',
 } as const satisfies Readonly<Record<ColumnType, ColumnSource['type']>>;
 

@@ -1,4 +1,5 @@
 import { isDeepStrictEqual } from 'node:util';
+import type { Tier } from '../generation/tier.ts';
 import {
   chatFlags,
   embeddingsFlags,
@@ -8,13 +9,16 @@ import {
   rerankFlags,
   responsesFlags,
 } from './card-flags.ts';
-import type { Model, ModelTiers } from './model.ts';
+import type { Model } from './model.ts';
 import { defaultsOnCard } from './model-defaults.ts';
 import { roundedCents } from './pricing.ts';
 import type { Prices } from './pricing.ts';
 
-/** The card of a model (specification §2.2 to §2.4). `created` is the time of the request, in seconds since 1970. */
-export function modelCard(model: Model, prices: Prices, created: number) {
+/**
+ * The card of a model (specification §2.2 to §2.4). `created` is the time of the request, in seconds since 1970. `multiples`: what the prices of
+ * its service tiers are of these, in ten-thousandths; absent: it has none.
+ */
+export function modelCard(model: Model, prices: Prices, created: number, multiples?: Multiples) {
   const { capabilities } = model;
   const { chat, responses, messages, embeddings, rerank } = capabilities;
   const defaults = defaultsOnCard(model.defaults);
@@ -61,7 +65,7 @@ export function modelCard(model: Model, prices: Prices, created: number) {
         // §2.4: rounded to whole cents here, exact in the next field.
         cache_read_cents_per_million: roundedCents(prices.cacheRead),
         cache_read_microcents_per_million: Number(prices.cacheRead),
-        ...(model.tiers === undefined ? {} : { service_tiers: multiplesOf(model.tiers) }),
+        ...(multiples === undefined ? {} : { service_tiers: multiplesOf(multiples) }),
       },
     },
   };
@@ -78,9 +82,10 @@ export const modelList = (cards: readonly ReturnType<typeof modelCard>[]) => ({
   last_id: cards.at(-1)?.id ?? null,
 });
 
-/** The multiples of these prices, by service tier. */
-const multiplesOf = (tiers: ModelTiers) =>
-  Object.fromEntries(Object.entries(tiers).map(([tier, { price }]) => [tier, { multiple: Number(price) / 10_000 }]));
+type Multiples = Readonly<Partial<Record<Exclude<Tier, 'default'>, bigint>>>;
+
+const multiplesOf = (multiples: Multiples) =>
+  Object.fromEntries(Object.entries(multiples).map(([tier, price]) => [tier, { multiple: Number(price) / 10_000 }]));
 
 /** A price is at most a few billion microcents, so the quotient is the double nearest to its decimal text. */
 const centsPerMillion = (microcents: bigint): number => Number(microcents) / 1_000_000;

@@ -105,6 +105,17 @@ export function pricePerMillion(text: string): bigint {
   return BigInt(whole) * 1_000_000n + BigInt(fraction.padEnd(6, '0'));
 }
 
+/** Decimal text of a multiple → ten-thousandths, never through a float. */
+export const multiple =
+  (minimum: number, maximum: number) =>
+  (text: string): number => {
+    const [, whole, fraction = ''] = /^(\d{1,4})(?:\.(\d{1,4}))?$/.exec(text) ?? [];
+    const parts = Number(whole ?? Number.NaN) * 10_000 + Number(fraction.padEnd(4, '0'));
+    if (!(parts >= minimum * 10_000 && parts <= maximum * 10_000))
+      throw new InvalidArgumentError(`use a number from ${minimum} to ${maximum} with at most four decimals`);
+    return parts;
+  };
+
 /** Prices as the configuration has them. */
 export interface WrittenPrices {
   readonly input_dollars_per_million: number;

@@ -56,7 +56,9 @@ function linesOf(receipt: GenerationReceipt): readonly Line[] {
   const words = [
     receipt.api_type,
     receipt.streamed ? 'streamed' : 'whole',
-    ...(receipt.service_tier === 'default' ? [] : [`tier ${receipt.service_tier}`]),
+    ...(receipt.service_tier === 'default'
+      ? []
+      : [`tier ${receipt.service_tier}${receipt.price_multiple === null ? '' : ` ×${receipt.price_multiple}`}`]),
     ...(receipt.zdr === true ? ['zero data retention'] : []),
     ...(receipt.tags.length === 0 ? [] : [`labels ${receipt.tags.join(', ')}`]),
   ];

@@ -18,7 +18,15 @@ export type { Ending, TransferKind };
  */
 export type UsageRow = Omit<
   Row<'usage'>,
-  'zdr' | 'backendAttempts' | 'memberBudget' | 'fallbacks' | 'tier' | 'queued' | 'batchId' | 'warnings'
+  | 'zdr'
+  | 'backendAttempts'
+  | 'memberBudget'
+  | 'fallbacks'
+  | 'tier'
+  | 'queued'
+  | 'batchId'
+  | 'warnings'
+  | 'priceMultiple'
 > & {
   readonly zdr?: boolean;
   readonly memberBudget?: string | null;
@@ -28,6 +36,7 @@ export type UsageRow = Omit<
   readonly queued?: UsageQueued | undefined;
   readonly batchId?: string | null;
   readonly warnings?: readonly Warning[] | undefined;
+  readonly priceMultiple?: number | undefined;
 };
 
 /** A request that has been running for more than 250 ms: listed so that it can be recorded after a crash. */

@@ -11,3 +11,6 @@ export const rowBytes = 512;
 
 /** better-auth's provider id for a password. */
 export const passwordProvider = 'credential';
+
+/** The model of an account's rates for all models. */
+export const everyModel = '*';

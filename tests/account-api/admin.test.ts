@@ -240,6 +240,43 @@ test('a preview of rates is what they would have charged, and rates hold from th
   assert.equal(await everybody(), rows.length + 1);
 });
 
+test('multiples of tiers are previewed and set for one model or all, and only in the bounds of a downgrade', async () => {
+  const ledger = new TestLedger(service);
+  const rows = (await ledger.everyRow()).filter(({ costMicrocents }) => costMicrocents > 0n);
+  const of = { account_id: service.accountId, model: '*' };
+  const preview = async (json: object): Promise<Answer> => api('POST', '/v1/admin/account_prices/preview', { json });
+  const tiers = { priority: 1.2345, flex: 0, batch: 1 };
+  const tried = await preview({ ...of, tier_multiples: tiers });
+  // All of it was in `default`, whose price they leave as it is.
+  assert.deepEqual([tried.status, tried.body.requests], [200, rows.length]);
+  for (const wrong of [
+    { tier_multiples: { priority: 0.9999 } },
+    { tier_multiples: { flex: 1.0001 } },
+    { tier_multiples: { batch: -1 } },
+    { tier_multiples: { priority: 1.00001 } },
+    { tier_multiples: { default: 1 } },
+    { input_microcents_per_million: 1, output_microcents_per_million: 1 },
+    { model: 'demo', input_microcents_per_million: 1 },
+    { model: 'nowhere', tier_multiples: tiers },
+    {},
+  ])
+    assert.ok(
+      [400, 422].includes((await api('POST', '/v1/admin/account_prices', { json: { ...of, ...wrong } })).status),
+      JSON.stringify(wrong),
+    );
+  assert.equal((await preview({ model: '*', tier_multiples: tiers })).status, 400);
+  const set = await api('POST', '/v1/admin/account_prices', { json: { ...of, tier_multiples: tiers } });
+  assert.equal(set.status, 201, JSON.stringify(set.body));
+  assert.deepEqual(
+    [set.body.model, set.body.tier_multiples, set.body.input_microcents_per_million],
+    ['*', tiers, null],
+  );
+  const { data } = (await api('GET', `/v1/admin/account_prices?account_id=${service.accountId}`)).body;
+  assert.deepEqual(data, [set.body]);
+  const removed = await api('DELETE', `/v1/admin/account_prices?account_id=${service.accountId}&model=*`);
+  assert.equal(removed.body.ended, 1);
+});
+
 test('a request of any account is found by its id, and refunded once, in whole or in part', async () => {
   const customer = await newAccount('customer');
   await api('POST', '/v1/admin/credits', {

@@ -12,6 +12,7 @@ const columns = {
   flag: 'flag',
   at_utc: 'time',
   price: 'number',
+  multiple: 'fraction',
   cost_microcents: 'sum',
 } as const satisfies Columns;
 
@@ -24,6 +25,7 @@ function rowOf(index: number): Exported {
     flag: orNull(index % 3 === 0),
     at_utc: new Date(1_700_000_000_000 + index).toISOString(),
     price: orNull(index),
+    multiple: orNull(index / 3),
     cost_microcents: 9_007_199_254_740_993n + BigInt(index),
   };
 }

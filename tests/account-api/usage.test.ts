@@ -401,11 +401,11 @@ test('exports are what the filter says, safe to open, with sums behind them', as
   assert.ok(header!.startsWith('id,request_id,client_request_id,started_at_utc,ended_at_utc,ended_at_local,model,'));
   assert.match(first!, /,"a,""b""",[^,]*,2026-05-05T10:00:00.000Z,2026-05-05T15:30:00.000\+05:30,'=cmd\(\),,chat,/);
   assert.match(second!, /,'@sum,/);
-  assert.match(footer!, /^total,,.*,7,0,0,,,,$/);
+  assert.match(footer!, /^total,,.*,7,0,0,,,,,$/);
   assert.equal(end, '');
   const lines = (await text('/v1/export/generations.csv?tag=red')).split('\r\n');
   assert.equal(lines.length, 1_200 + 3);
-  assert.match(lines.at(-2)!, /,1200,0,0,,,,$/);
+  assert.match(lines.at(-2)!, /,1200,0,0,,,,,$/);
   const json = (await get('/v1/export/generations.json?model=glm')) as unknown as Page & { totals: object };
   assert.equal(json.data.length, 1_200);
   assert.deepEqual(json.data[0]!['tags'], ['red', 'blue']);

@@ -5,8 +5,8 @@ import { test } from 'node:test';
 import fc from 'fast-check';
 
 import { ratesOf } from '../../src/accounts/account-rates.ts';
-import { pricesAt } from '../../src/billing/account-prices.ts';
-import { costMicrocents } from '../../src/catalog/pricing.ts';
+import { multiplesAt, pricesAt, tierPricesAt } from '../../src/billing/account-prices.ts';
+import { costMicrocents, wholePrice } from '../../src/catalog/pricing.ts';
 import type { Repositories } from '../../src/store/repositories/repositories.ts';
 import type { AccountPrice } from '../../src/store/repositories/account-prices.ts';
 import { StoreError } from '../../src/store/store-error.ts';
@@ -56,6 +56,58 @@ test('the rates that began last and have not ended hold; else the list prices', 
     [254, 255, 400].map((at) => pricesAt(model, ending, at).input),
     [3n, model.prices.input, model.prices.input],
   );
+});
+
+test('a tier costs what the rates for the model say, else those for all models, else the card, each of those that began last', () => {
+  const only = (
+    validFrom: number,
+    tierMultiples: AccountPrice['tierMultiples'],
+    modelId = 'model-a',
+  ): AccountPrice => ({
+    accountId: 'acct_a',
+    modelId,
+    validFrom,
+    validTo: null,
+    input: null,
+    output: null,
+    cacheRead: null,
+    tierMultiples: tierMultiples ?? null,
+  });
+  const tiered = { ...model, tiers: { priority: { price: 20_000n }, flex: { price: 5_000n } } };
+  const rates = [
+    only(100, { priority: 18_000, batch: 3_000 }, '*'),
+    only(200, { priority: 15_000 }),
+    // Prices alone, and multiples alone, leave the others as they were.
+    price(300, null, 7n),
+    only(400, { flex: 2_500 }),
+    { ...only(500, { priority: 12_345 }), validTo: 600 },
+    only(550, { priority: 10_000, flex: 0, batch: 0 }, 'model-b'),
+  ];
+  // At a time: priority, flex, batch, and the input price of default.
+  const table = [
+    [99, 20_000, 5_000, 5_000, model.prices.input],
+    [100, 18_000, 5_000, 3_000, model.prices.input],
+    [200, 15_000, 5_000, 3_000, model.prices.input],
+    [300, 15_000, 5_000, 3_000, 7n],
+    [400, 15_000, 2_500, 3_000, 7n],
+    [500, 12_345, 2_500, 3_000, 7n],
+    [600, 15_000, 2_500, 3_000, 7n],
+  ] as const;
+  for (const [at, priority, flex, batch, input] of table) {
+    assert.deepEqual(tierPricesAt(tiered, 'default', rates, at), {
+      prices: pricesAt(model, rates, at),
+      multiple: undefined,
+    });
+    for (const [tier, multiple] of Object.entries({ priority, flex, batch })) {
+      const charged = tierPricesAt(tiered, tier as 'priority', rates, at);
+      assert.equal(charged.multiple, multiple, `${tier} at ${at}`);
+      assert.equal(charged.prices.input, (input * BigInt(multiple) + wholePrice - 1n) / wholePrice, `${tier} at ${at}`);
+    }
+    const sold = { priority: BigInt(priority), flex: BigInt(flex) };
+    // Every model runs batches; the card names what differs from half.
+    assert.deepEqual(multiplesAt(tiered, rates, at), at < 100 ? sold : { ...sold, batch: BigInt(batch) });
+  }
+  assert.equal(multiplesAt(model, undefined, 0), undefined);
 });
 
 /** One step of an operator, some milliseconds after the one before. */
@@ -133,10 +185,19 @@ test('the database takes no rates that a hold would not cover, and none of nobod
   const store = await openStore(t, join(temporaryFolder(t), 'x.db'));
   await customer(store, 'acct_a', 0n);
   const add = (changes: Partial<AccountPrice>) =>
-    store.repositories.addAccountPrice({ price: { ...price(5, null, 10n), ...changes }, at: 5, changeId: uuid() });
+    store.repositories.addAccountPrice({
+      price: { ...price(5, null, 10n), ...changes } as AccountPrice,
+      at: 5,
+      changeId: uuid(),
+    });
   await assert.rejects(add({ cacheRead: 11n }), StoreError);
   await assert.rejects(add({ input: -1n, cacheRead: 0n }), StoreError);
   await assert.rejects(add({ validTo: 5 }), StoreError);
+  // Neither prices nor multiples; a part of the prices; prices of all models.
+  const none = { input: null, output: null, cacheRead: null };
+  await assert.rejects(add(none), StoreError);
+  await assert.rejects(add({ output: null } as unknown as AccountPrice), StoreError);
+  await assert.rejects(add({ modelId: '*' }), StoreError);
   await assert.rejects(add({ accountId: 'acct_nobody' }), /there is no account/);
   await assert.rejects(add({ accountId: 'house_cash' }), /there is no account/);
   await add({});

@@ -106,11 +106,14 @@ export async function everyChangeIsNamed(
 ): Promise<void> {
   assert.deepEqual(await differencesIn(db), []);
   const row = rows.find(
-    ({ accountId, costMicrocents: cost, tags }) => accountId === 'acct_b' && cost > 0n && tags !== null,
+    ({ accountId, costMicrocents: cost, tags, tier }) =>
+      accountId === 'acct_b' && cost > 0n && tags !== null && tier !== undefined,
   )!;
   const id = sql`request_id = ${row.requestId}`;
   const first = sql`day = ${BigInt(firstDay + dayMs)}`;
   const usage = new RegExp(`^usage ${uuidText(row.requestId)}`);
+  const plain = rows.find(({ accountId, tier }) => accountId === 'acct_b' && tier === undefined)!;
+  const plainUsage = new RegExp(`^usage ${uuidText(plain.requestId)}`);
   const cases: readonly (readonly [ReturnType<typeof sql>, RegExp])[] = [
     ...[
       'cost = cost - 1',
@@ -124,7 +127,11 @@ export async function everyChangeIsNamed(
       `account_id = 'acct_a'`,
       'zdr = null',
       `warnings = '[]'`,
+      'price_multiple = price_multiple + 1',
+      'price_multiple = null',
     ].map((change) => [sql`update usage set ${sql.raw(change)} where ${id}`, usage] as const),
+    // A row from before the column was there has none.
+    [sql`update usage set price_multiple = 5000 where ${sql`request_id = ${plain.requestId}`}`, plainUsage],
     [sql`delete from usage where ${id}`, usage],
     [sql`update usage_leaves set leaves = root where account_id = 'acct_a' and ${first}`, /^head of 2026-10-27: /],
     [sql`delete from usage_leaves where account_id = 'acct_b' and page = 1`, /^head of 2026-10-27: root/],

@@ -78,6 +78,7 @@ export function randomRow(random: () => number, { accountId, from, to }: Span, k
     keyBudget: null,
     accountBudget: null,
     zdr: random() < 0.1,
+    ...(endedAt % 3 === 0 && ({ tier: 'flex', priceMultiple: 5_000 } as const)),
   };
 }
 

@@ -1,9 +1,17 @@
 import Type from 'typebox';
+import type { Static } from 'typebox';
 
+import { tierPricesAt } from '../../billing/account-prices.ts';
+import type { Prices } from '../../catalog/pricing.ts';
+import type { ModelConfig } from '../../config/config.ts';
 import { ApiError } from '../../platform/errors.ts';
 import { operate } from '../../accounts/operations.ts';
+import type { AccountPrice } from '../../store/repositories/account-prices.ts';
+import type { ChargedUsage } from '../../store/repositories/accounts.ts';
+import { everyModel } from '../../store/row-facts.ts';
+import { listPrices, ratesOfAccount } from '../account-models.ts';
 import { operationsOf } from '../operations-of.ts';
-import { priceFields, priceObject, priceSchema } from '../price-object.ts';
+import { multiplesGiven, priceFields, priceObject, priceSchema } from '../price-object.ts';
 import { route } from '../route.ts';
 import type { AccountRoute, Call } from '../route.ts';
 import { accountId, liveAccount } from '../server-account.ts';
@@ -12,10 +20,7 @@ import { nullable, secondsOf, wholeOf } from '../wire.ts';
 const modelName = Type.String({ minLength: 1, maxLength: 128 });
 const dayMs = 86_400_000;
 
-const priceBody = {
-  ...priceFields,
-  cache_read_microcents_per_million: Type.Optional(priceFields.input_microcents_per_million),
-};
+const priceBody = Type.Object(priceFields);
 
 /** Rates of single accounts, which replace the list prices of a model. */
 export const accountPriceRoutes: readonly AccountRoute[] = [
@@ -57,7 +62,7 @@ export const accountPriceRoutes: readonly AccountRoute[] = [
     stepUp: true,
     body: Type.Object(
       {
-        ...priceBody,
+        ...priceFields,
         valid_from: Type.Optional(Type.Integer({ minimum: 0, description: 'Unix seconds; now when left out.' })),
         valid_to: Type.Optional(nullable(Type.Integer({ minimum: 0, description: 'Unix seconds, exclusive.' }))),
       },
@@ -68,18 +73,16 @@ export const accountPriceRoutes: readonly AccountRoute[] = [
     handle: async (call) => {
       const { body } = call;
       const account = await liveAccount(call, body.account_id);
-      modelNamed(call, body.model);
+      if (body.model !== everyModel) modelNamed(call, body.model);
       const answer = await operate(
         {
           kind: 'set_price',
           accountId: account,
           model: body.model,
-          input: String(body.input_microcents_per_million),
-          output: String(body.output_microcents_per_million),
-          cacheRead:
-            body.cache_read_microcents_per_million === undefined
-              ? undefined
-              : String(body.cache_read_microcents_per_million),
+          input: textOf(body.input_microcents_per_million),
+          output: textOf(body.output_microcents_per_million),
+          cacheRead: textOf(body.cache_read_microcents_per_million),
+          tiers: multiplesGiven(body.tier_multiples),
           validFrom: body.valid_from === undefined ? undefined : body.valid_from * 1000,
           validTo: body.valid_to === undefined || body.valid_to === null ? undefined : body.valid_to * 1000,
         },
@@ -121,9 +124,9 @@ export const accountPriceRoutes: readonly AccountRoute[] = [
     tag: 'Server',
     summary: 'Preview the charges of rates',
     description:
-      'What the account was charged for the model in the last 30 days, and what it would have been by these rates: exact but for the rounding up of each request, less than a microcent each. Without an account: what all accounts were charged that have no rates of their own now, to try a list price. Nothing is changed.',
+      'What the account was charged for the model, or all of them (`*`), in the last 30 days, and what it would have been by these rates, each tier at its multiple: exact but for the rounding up of each request, less than a microcent each. Without an account: what all accounts were charged that have no rates of their own now, to try a list price. Nothing is changed.',
     access: 'operator',
-    body: Type.Object({ ...priceBody, account_id: Type.Optional(accountId) }, { additionalProperties: false }),
+    body: Type.Object({ ...priceFields, account_id: Type.Optional(accountId) }, { additionalProperties: false }),
     answers: [
       {
         status: 200,
@@ -142,39 +145,90 @@ export const accountPriceRoutes: readonly AccountRoute[] = [
         }),
       },
     ],
-    handle: async (call) => {
-      const { body, services } = call;
-      const { repositories, now } = services.operations;
-      const modelId = modelNamed(call, body.model);
-      const to = now();
-      const from = to - 30 * dayMs;
-      const whose =
-        body.account_id === undefined
-          ? { exceptAccounts: await accountsWithRates(call, modelId) }
-          : { accountId: await liveAccount(call, body.account_id) };
-      const used = await repositories.chargedUsage({ ...whose, modelId, from, to });
-      const input = BigInt(body.input_microcents_per_million);
-      const cached = BigInt(body.cache_read_microcents_per_million ?? body.input_microcents_per_million);
-      const parts =
-        BigInt(used.promptTokens - used.cachedTokens) * input +
-        BigInt(used.cachedTokens) * cached +
-        BigInt(used.completionTokens) * BigInt(body.output_microcents_per_million);
-      const wouldBe = (parts + 999_999n) / 1_000_000n;
-      return {
-        object: 'account_price.preview',
-        from: secondsOf(from),
-        to: secondsOf(to),
-        requests: used.requests,
-        prompt_tokens: used.promptTokens,
-        cached_tokens: used.cachedTokens,
-        completion_tokens: used.completionTokens,
-        charged_microcents: wholeOf(used.costMicrocents),
-        would_be_microcents: wholeOf(wouldBe),
-        difference_microcents: wholeOf(wouldBe - used.costMicrocents),
-      };
-    },
+    handle: previewed,
   }),
 ];
+
+type PreviewCall = Pick<Call, 'services'> & {
+  readonly body: Omit<Parameters<typeof ratesAsked>[0], 'account_id'> & { readonly account_id?: string };
+};
+
+async function previewed(call: PreviewCall) {
+  const { body, services } = call;
+  const { repositories, now } = services.operations;
+  const modelId = body.model === everyModel ? undefined : modelNamed(call, body.model);
+  const to = now();
+  const from = to - 30 * dayMs;
+  const account = body.account_id === undefined ? undefined : await liveAccount(call, body.account_id);
+  if (account === undefined && modelId === undefined)
+    throw new ApiError('unsupported_value', 'Name the model whose list price it is.', { param: 'model' });
+  const whose =
+    account === undefined ? { exceptAccounts: await accountsWithRates(call, modelId!) } : { accountId: account };
+  const earlier = account === undefined ? [] : await ratesOfAccount(call, account, to);
+  // It is in force before the earlier ones.
+  const rates = [ratesAsked({ ...body, account_id: account ?? '' }, to), ...earlier];
+  const used = await repositories.chargedUsage({ ...whose, ...(modelId !== undefined && { modelId }), from, to });
+  const models = new Map(services.config().models.map((model) => [model.id, pricedModel(call, model)]));
+  const known = used.filter((of) => models.has(of.modelId));
+  const sum = (of: keyof Omit<ChargedUsage, 'modelId' | 'tier' | 'costMicrocents'>): number =>
+    known.reduce((total, row) => total + row[of], 0);
+  const charged = known.reduce((total, { costMicrocents }) => total + costMicrocents, 0n);
+  const wouldBe = costOf(
+    known.map((row) => ({ usage: row, ...tierPricesAt(models.get(row.modelId)!, row.tier, rates, to) })),
+  );
+  return {
+    object: 'account_price.preview' as const,
+    from: secondsOf(from),
+    to: secondsOf(to),
+    requests: sum('requests'),
+    prompt_tokens: sum('promptTokens'),
+    cached_tokens: sum('cachedTokens'),
+    completion_tokens: sum('completionTokens'),
+    charged_microcents: wholeOf(charged),
+    would_be_microcents: wholeOf(wouldBe),
+    difference_microcents: wholeOf(wouldBe - charged),
+  };
+}
+
+/** Rates as they would be stored, in force from a time on. */
+function ratesAsked(body: Static<typeof priceBody>, at: number): AccountPrice {
+  const { input_microcents_per_million: input, output_microcents_per_million: output } = body;
+  const { cache_read_microcents_per_million: cacheRead = input } = body;
+  const of = {
+    accountId: body.account_id,
+    modelId: body.model.toLowerCase(),
+    validFrom: at,
+    validTo: null,
+    tierMultiples: multiplesGiven(body.tier_multiples) ?? null,
+  };
+  if (input === undefined || output === undefined || cacheRead === undefined)
+    return { ...of, input: null, output: null, cacheRead: null };
+  return { ...of, input: BigInt(input), output: BigInt(output), cacheRead: BigInt(cacheRead) };
+}
+
+/** Summed exactly, and rounded up once. */
+function costOf(
+  parts: readonly {
+    readonly usage: Pick<ChargedUsage, 'promptTokens' | 'cachedTokens' | 'completionTokens'>;
+    readonly prices: Prices;
+  }[],
+): bigint {
+  const millionths = parts.reduce(
+    (total, { usage, prices }) =>
+      total +
+      BigInt(usage.promptTokens - usage.cachedTokens) * prices.input +
+      BigInt(usage.cachedTokens) * prices.cacheRead +
+      BigInt(usage.completionTokens) * prices.output,
+    0n,
+  );
+  return (millionths + 999_999n) / 1_000_000n;
+}
+
+/** Only tests of single routes have no catalog. */
+const pricedModel = ({ services: { modelOf } }: Pick<Call, 'services'>, model: ModelConfig) =>
+  modelOf?.(model) ?? { id: model.id, prices: listPrices(model) };
+
+const textOf = (price: number | undefined): string | undefined => (price === undefined ? undefined : String(price));
 
 /** Returns a model's id as in the configuration, and thus in usage. Throws `unsupported_value`. */
 function modelNamed({ services }: Pick<Call, 'services'>, named: string): string {
@@ -189,5 +243,6 @@ async function accountsWithRates({ services }: Pick<Call, 'services'>, model: st
   const { repositories, now } = services.operations;
   const at = now();
   const rates = await repositories.listAccountPrices({ modelId: model.toLowerCase(), endingAfter: at, limit: 1000 });
-  return [...new Set(rates.filter(({ validFrom }) => validFrom <= at).map(({ accountId: id }) => id))];
+  const begun = rates.filter(({ validFrom, input }) => validFrom <= at && input !== null);
+  return [...new Set(begun.map(({ accountId: id }) => id))];
 }

@@ -8,6 +8,7 @@ import type { Buyer, ShownTax } from '../../billing/invoices/statement.ts';
 import type { Invoice } from '../../store/repositories/invoices.ts';
 import { taxStatuses } from '../../tax/tax.ts';
 import { notThere } from '../input.ts';
+import { tierMultipleOf } from '../price-object.ts';
 import { wholeOf, pageLimit, listOf, pageQuery, listSchema, secondsOf } from '../wire.ts';
 import { mayPay, Reply, route } from '../route.ts';
 import type { AccountRoute, Call } from '../route.ts';
@@ -73,6 +74,9 @@ const statement = Type.Object({
       model: Type.String(),
       plan: Type.Union([Type.String(), Type.Null()]),
       service_tier: Type.Union([Type.String(), Type.Null()]),
+      price_multiple: Type.Union([Type.Number(), Type.Null()], {
+        description: 'What these prices are of the usual ones because of the tier; null: not recorded, or several.',
+      }),
       input_price: Type.Union([Type.String(), Type.Null()], { description: 'Microcents per million tokens.' }),
       output_price: Type.Union([Type.String(), Type.Null()]),
       cache_read_price: Type.Union([Type.String(), Type.Null()]),
@@ -274,6 +278,7 @@ export function wholeInvoice(invoice: Invoice, accountUrl: string) {
               model: line.model,
               plan: line.plan,
               service_tier: line.tier === undefined ? 'default' : line.tier,
+              price_multiple: tierMultipleOf(line.tier, line.priceMultiple),
               input_price: line.inputPrice,
               output_price: line.outputPrice,
               cache_read_price: line.cacheReadPrice,

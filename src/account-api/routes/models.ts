@@ -1,5 +1,6 @@
 import Type from 'typebox';
 
+import { multiplesAt } from '../../billing/account-prices.ts';
 import { featureFlags, type Capabilities, type FeatureFlag } from '../../catalog/card-flags.ts';
 import { cardSchema } from '../../catalog/card-schema.ts';
 import { modelCard } from '../../catalog/card.ts';
@@ -86,7 +87,7 @@ export const modelRoutes: readonly AccountRoute[] = [
       if (modelOf === undefined) return page([]);
       return page(
         usableModels(account, config(), at).flatMap((configured) => {
-          const { list, own } = rates(configured);
+          const { list, own, all } = rates(configured);
           return underItsNames(modelOf(configured)).map((model) => {
             const retiresAt = retirementOf(model);
             return {
@@ -96,7 +97,7 @@ export const modelRoutes: readonly AccountRoute[] = [
               retires_at: Number.isFinite(retiresAt) ? secondsOf(retiresAt) : null,
               sampling: model.sampling,
               endpoints: endpointsOf(model.capabilities),
-              card: modelCard(model, own ?? list, secondsOf(at)),
+              card: modelCard(model, own ?? list, secondsOf(at), multiplesAt(model, all, at)),
             };
           });
         }),

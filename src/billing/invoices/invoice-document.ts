@@ -211,8 +211,11 @@ const taxLabel = ({ name, percent, treatment }: ReturnType<typeof readTax>): str
 const treatmentNames = { exempt: 'exempt', reverse_charge: 'reverse charge' } as const;
 
 /** The model, and how it was used where that has prices of its own. */
-function usedIn({ model, plan, tier }: StatementLine): string {
-  const usedBy = [plan === null ? undefined : `plan ${plan}`, tier ?? undefined].filter((use) => use !== undefined);
+function usedIn({ model, plan, tier, priceMultiple }: StatementLine): string {
+  const times = priceMultiple === undefined ? '' : ` × ${priceMultiple / 10_000}`;
+  const usedBy = [plan === null ? undefined : `plan ${plan}`, tier ? `${tier}${times}` : undefined].filter(
+    (use) => use !== undefined,
+  );
   return usedBy.length === 0 ? model : `${model} (${usedBy.join(', ')})`;
 }
 

@@ -88,6 +88,8 @@ export interface StatementLine {
   readonly plan: string | null;
   /** The service tier that served; null: several. Omitted in documents from before there were any, and for `default`. */
   readonly tier?: string | null;
+  /** What these prices are of the usual ones because of the tier, in ten-thousandths. Omitted for all of it, and where it was not recorded. */
+  readonly priceMultiple?: number;
   readonly inputPrice: string | null;
   readonly outputPrice: string | null;
   readonly cacheReadPrice: string | null;
@@ -241,6 +243,7 @@ function linesOf(span: LedgerSpan): readonly StatementLine[] {
     model: line.modelId,
     plan: line.plan,
     ...(line.tier !== 'default' && { tier: line.tier }),
+    ...(line.priceMultiple !== null && { priceMultiple: line.priceMultiple }),
     inputPrice: String(line.inputPrice),
     outputPrice: String(line.outputPrice),
     cacheReadPrice: String(line.cacheReadPrice),

@@ -1,7 +1,7 @@
 import type { IncomingMessage } from 'node:http';
 
 import { modelCard, modelList } from '../../catalog/card.ts';
-import { pricesAt } from '../../billing/account-prices.ts';
+import { multiplesAt, pricesAt } from '../../billing/account-prices.ts';
 import { ApiError } from '../../platform/errors.ts';
 import { plainOperations } from '../openapi/plain-operations.ts';
 import { cardsOf, usableModels } from '../pipeline/access.ts';
@@ -58,8 +58,9 @@ async function answerModels(exchange: Exchange): Promise<void> {
   // Specification §5.3: without a key list prices are shown; an invalid key is refused.
   const caller = await callerOf(exchange);
   const now = host.services.now();
+  const rates = caller?.account.rates;
   const cards = cardsOf(caller, lease.runtimeConfig.catalog, now).map((model) =>
-    modelCard(model, pricesAt(model, caller?.account.rates, now), Math.floor(now / 1000)),
+    modelCard(model, pricesAt(model, rates, now), Math.floor(now / 1000), multiplesAt(model, rates, now)),
   );
   sendJson(exchange, 200, JSON.stringify(modelList(cards)));
 }

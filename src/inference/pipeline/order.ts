@@ -24,6 +24,8 @@ export interface Order extends RequestFacts, Omit<Bill, keyof RequestFacts> {
   readonly stream: boolean;
   /** Its place in the queue of its model, and what it costs. */
   readonly tier: Tier;
+  /** What its prices are of the usual ones because of that, in ten-thousandths; undefined: all of them. */
+  readonly priceMultiple: number | undefined;
   /** The body names a tier, so the answer does. */
   readonly tierAsked: boolean;
   /** The client's labels, for dedicated models; empty elsewhere. */

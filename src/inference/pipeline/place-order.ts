@@ -1,3 +1,4 @@
+import { tierPricesAt } from '../../billing/account-prices.ts';
 import { ApiError } from '../../platform/errors.ts';
 import type { GenerationRequest, Prompt } from '../../generation/request.ts';
 import type { AnswerFormat } from '../dialects/dialect.ts';
@@ -10,7 +11,7 @@ import { fit, fitTask, likelyFit, promptTokensLikely } from './fit.ts';
 import type { Fitted } from './fit.ts';
 import type { Order, Preparation } from './order.ts';
 import { count, needsWork, prepare } from './prepare.ts';
-import { tierFor, tierPrices } from './service-tier.ts';
+import { tierFor } from './service-tier.ts';
 import type { StopSignal } from '../../platform/stop-signal.ts';
 import { largerModels } from './too-long.ts';
 import { withWarning } from './warnings.ts';
@@ -155,6 +156,7 @@ function orderOf(
   const { maxTokens, reasoningRoomTokens, promptTokens, counted } = fitted;
   const choices = promptsIn(request.prompt) * request.choices;
   const tier = tierFor(asked.tier, model, call);
+  const { prices, multiple } = tierPricesAt(model, tier, call.account.rates, call.startedAt);
   // All names in one literal: after a spread, each further field is set on a larger copy of the object (33 µs instead of 7).
   return {
     id: call.id,
@@ -172,7 +174,8 @@ function orderOf(
     format,
     model,
     plan,
-    prices: tierPrices(model, tier, call),
+    prices,
+    priceMultiple: multiple,
     stream: asked.stream,
     tier,
     tierAsked: asked.tier !== undefined,

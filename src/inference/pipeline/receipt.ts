@@ -79,6 +79,7 @@ export function receiptOf(
     tier: order.tier,
     queued: waits === undefined ? undefined : queuedOf(waits),
     warnings: order.warnings,
+    priceMultiple: order.priceMultiple,
   };
 }
 

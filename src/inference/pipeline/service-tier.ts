@@ -1,5 +1,3 @@
-import { pricesAt } from '../../billing/account-prices.ts';
-import { timesPrice, wholePrice, type Prices } from '../../catalog/pricing.ts';
 import type { Model } from '../../catalog/model.ts';
 import type { AskedTier } from '../../generation/request.ts';
 import type { Tier } from '../../generation/tier.ts';
@@ -18,18 +16,4 @@ export function tierFor(asked: AskedTier | undefined, model: Pick<Model, 'tiers'
   if ((account.tiers?.has(wanted) ?? true) && (key.tiers?.has(wanted) ?? true)) return wanted;
   if (asked === undefined) return 'default';
   throw new ApiError('http_403', `This key may not use the service tier '${wanted}'.`, { param: 'service_tier' });
-}
-
-/** A line of a batch costs half where the model says nothing else. */
-const batchPrice = wholePrice / 2n;
-
-/** The account's prices of a model in a tier, for a request that starts at this time. */
-export function tierPrices(
-  model: Pick<Model, 'id' | 'prices' | 'tiers'>,
-  tier: Tier,
-  call: Pick<Call, 'account' | 'startedAt'>,
-): Prices {
-  const prices = pricesAt(model, call.account.rates, call.startedAt);
-  if (tier === 'default') return prices;
-  return timesPrice(prices, model.tiers?.[tier]?.price ?? (tier === 'batch' ? batchPrice : wholePrice));
 }

@@ -45,12 +45,21 @@ export function textOfColumns(
   columns: readonly string[],
   dialect: SchemaDialect,
 ): RawBuilder<string> {
-  const parts = columns.map((name) => {
-    const form = formOf(columnsOf(table)[name]!.kind);
-    if (form !== 'number') return written[dialect][form](`"${name}"`);
-    return `coalesce('"' || cast("${name}" as text) || '"', 'null')`;
-  });
-  return sql.raw(parts.join(` || ',' || `));
+  return sql.raw(columns.map((name) => textOfColumn(table, name, dialect)).join(` || ',' || `));
+}
+
+function textOfColumn(table: TableName, name: string, dialect: SchemaDialect): string {
+  const form = formOf(columnsOf(table)[name]!.kind);
+  if (form !== 'number') return written[dialect][form](`"${name}"`);
+  return `coalesce('"' || cast("${name}" as text) || '"', 'null')`;
+}
+
+/** What follows in such a list for the columns that have a value: the name and the value of each. */
+export function textOfGiven(table: TableName, columns: readonly string[], dialect: SchemaDialect): RawBuilder<string> {
+  const parts = columns.map(
+    (name) => `case when "${name}" is null then '' else ',"${name}",' || ${textOfColumn(table, name, dialect)} end`,
+  );
+  return sql.raw(parts.join(' || '));
 }
 
 const read: Readonly<Record<SchemaDialect, Readonly<Record<Form, (at: number) => string>>>> = {

@@ -18,6 +18,7 @@ import { heads } from './108-heads.ts';
 import { history } from './109-history.ts';
 import { accountViews } from './110-account-views.ts';
 import { modelBudgets } from './112-model-budgets.ts';
+import { tierMultiples } from './113-tier-multiples.ts';
 import type { Step } from './step.ts';
 
 /** The first schema that can be upgraded: a database without steps was created with everything up to here. */
@@ -36,6 +37,7 @@ export const steps: Record<string, Step> = {
   '109-history': history,
   '110-account-views': accountViews,
   '112-model-budgets': modelBudgets,
+  '113-tier-multiples': tierMultiples,
 };
 
 export const migrationNames = (): readonly string[] => [baseline, ...Object.keys(steps)];

@@ -56,6 +56,12 @@ export const otherColumns = [
   'warnings',
 ] as const satisfies readonly UsageColumn[];
 
+/**
+ * Columns that came after the form: what they have follows the others, by name, and nothing where they are null. So a row from before them has the
+ * hash that was signed, and no value can be added to it or taken from it.
+ */
+export const laterColumns = ['price_multiple'] as const satisfies readonly UsageColumn[];
+
 /** A request as its proof shows it: every value as text, the id in hex, and `details`, the fingerprint of the other columns. */
 export type ShownUsage = Readonly<Record<ShownColumn | 'details', string | null>>;
 

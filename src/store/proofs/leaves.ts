@@ -3,8 +3,8 @@ import { PostgresAdapter, sql, type Kysely } from 'kysely';
 import type { Database } from '../database.ts';
 import { hourMs } from '../../platform/calendar/time-zone.ts';
 import { inMonthsOf } from '../reports/usage-months.ts';
-import { textOfColumns } from '../copy/row-text.ts';
-import { otherColumns, shownColumns, storedUsageHash } from './forms.ts';
+import { textOfColumns, textOfGiven } from '../copy/row-text.ts';
+import { laterColumns, otherColumns, shownColumns, storedUsageHash } from './forms.ts';
 import { hex } from './merkle.ts';
 
 type Db = Kysely<Database>;
@@ -59,7 +59,11 @@ export function signedRows(db: Db) {
     .selectFrom('usage')
     .select(['request_id', 'account_id', 'ended_at', 'cost'])
     .select(textOfColumns('usage', shownColumns, dialect).as('shown'))
-    .select(textOfColumns('usage', otherColumns, dialect).as('others'));
+    .select(
+      sql<string>`${textOfColumns('usage', otherColumns, dialect)} || ${textOfGiven('usage', laterColumns, dialect)}`.as(
+        'others',
+      ),
+    );
 }
 
 /** The requests of accounts that ended on a day, by account and end. */

@@ -24,6 +24,7 @@ export type LedgerUsage = Pick<
   | 'cachedTokens'
   | 'completionTokens'
   | 'costMicrocents'
+  | 'priceMultiple'
 > & { readonly requests: number; readonly tier: Tier };
 
 /** Transfers of one kind and direction. */
@@ -93,7 +94,7 @@ export async function readLedgerSpan(db: Db, span: Span): Promise<LedgerSpan> {
 }
 
 async function usageByPrice(db: Db, { accountId, from, to }: Span): Promise<readonly LedgerUsage[]> {
-  const price = ['modelId', 'plan', 'inputPrice', 'outputPrice', 'cacheReadPrice'] as const;
+  const price = ['modelId', 'plan', 'inputPrice', 'outputPrice', 'cacheReadPrice', 'priceMultiple'] as const;
   // Rows from before there were tiers have none.
   const tier = sql<Tier>`coalesce(tier, 'default')`;
   return await db

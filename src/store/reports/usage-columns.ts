@@ -59,6 +59,7 @@ export function usageValues(row: UsageRow): SqlValue[] {
     row.queued === undefined ? null : JSON.stringify(row.queued),
     row.batchId ?? null,
     row.warnings === undefined ? null : JSON.stringify(row.warnings),
+    row.priceMultiple ?? null,
   ];
 }
 

@@ -7,12 +7,17 @@ import { pageOf } from './page.ts';
 
 type Db = Kysely<Rows>;
 
-/** An account's rates for a model instead of the list prices, in microcents per million tokens. */
-export interface AccountPrice extends Omit<Row<'account_price'>, 'inputPrice' | 'outputPrice' | 'cacheReadPrice'> {
-  readonly input: bigint;
-  readonly output: bigint;
-  readonly cacheRead: bigint;
-}
+type Stored = Row<'account_price'>;
+
+/** An account's rates for a model instead of the list prices, in microcents per million tokens; null: they say nothing of prices. */
+export type AccountPrice = Omit<Stored, 'inputPrice' | 'outputPrice' | 'cacheReadPrice' | 'tierMultiples'> &
+  (
+    | { readonly input: bigint; readonly output: bigint; readonly cacheRead: bigint }
+    | { readonly input: null; readonly output: null; readonly cacheRead: null }
+  ) & {
+    /** Absent for a tier: the multiple of the rates for all models, else that of the card. */
+    readonly tierMultiples?: Stored['tierMultiples'];
+  };
 
 /** Adds rates. Rates with another start stay: the applicable rates at any time are those that started last. */
 export async function addAccountPrice(
@@ -20,7 +25,7 @@ export async function addAccountPrice(
   request: { readonly price: AccountPrice; readonly at: number; readonly changeId: Uint8Array },
 ): Promise<void> {
   const { price, at, changeId } = request;
-  const { input, output, cacheRead, ...rest } = price;
+  const { input, output, cacheRead, tierMultiples = null, ...rest } = price;
   await db.transaction().execute(async (transaction) => {
     const account = await transaction
       .selectFrom('account')
@@ -39,7 +44,7 @@ export async function addAccountPrice(
       throw new StoreError('conflict', 'Rates that start at that very time exist already. Remove them first.');
     await transaction
       .insertInto('account_price')
-      .values({ ...rest, inputPrice: input, outputPrice: output, cacheReadPrice: cacheRead })
+      .values({ ...rest, inputPrice: input, outputPrice: output, cacheReadPrice: cacheRead, tierMultiples })
       .execute();
     await recordChange(transaction, changeId, at, 'account_price', price.accountId);
   });
@@ -112,10 +117,10 @@ export async function listAccountPrices(
     );
   }
   const rows = await query.execute();
-  return rows.map(({ inputPrice: input, outputPrice: output, cacheReadPrice: cacheRead, ...price }) => ({
-    ...price,
-    input,
-    output,
-    cacheRead,
-  }));
+  return rows.map(({ inputPrice: input, outputPrice: output, cacheReadPrice: cacheRead, ...price }) =>
+    // All three or none.
+    input === null || output === null || cacheRead === null
+      ? { ...price, input: null, output: null, cacheRead: null }
+      : { ...price, input, output, cacheRead },
+  );
 }

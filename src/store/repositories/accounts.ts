@@ -242,26 +242,32 @@ export async function heldByAccounts(
     .execute();
 }
 
-/** Returns what an account, or all accounts except some, were charged for a model in a time span, and for how many tokens. */
+/** What was charged for a model in a tier. */
+export type ChargedUsage = Pick<
+  Row<'usage'>,
+  'modelId' | 'promptTokens' | 'cachedTokens' | 'completionTokens' | 'costMicrocents'
+> & { readonly tier: NonNullable<Row<'usage'>['tier']>; readonly requests: number };
+
+/** Returns what an account, or all accounts except some, were charged for a model, or all, in a time span, and for how many tokens. */
 export async function chargedUsage(
   db: Db,
   request: {
     readonly accountId?: string;
     readonly exceptAccounts?: readonly string[];
-    readonly modelId: string;
+    readonly modelId?: string;
     readonly from: number;
     readonly to: number;
   },
-): Promise<
-  Pick<Row<'usage'>, 'promptTokens' | 'cachedTokens' | 'completionTokens' | 'costMicrocents'> & {
-    readonly requests: number;
-  }
-> {
+): Promise<readonly ChargedUsage[]> {
   const { accountId, exceptAccounts = [], modelId, from, to } = request;
+  // Rows from before there were tiers have none.
+  const tier = sql<ChargedUsage['tier']>`coalesce(tier, 'default')`;
   const sum = <Sum extends number | bigint>(column: string) =>
     sql<Sum>`cast(coalesce(sum(${sql.ref(column)}), 0) as bigint)`;
   let query = db
     .selectFrom('usage')
+    .select('modelId')
+    .select(tier.as('tier'))
     .select((is) => is.fn.countAll<number>().as('requests'))
     .select([sum<number>('promptTokens').as('promptTokens'), sum<number>('cachedTokens').as('cachedTokens')])
     .select([
@@ -270,10 +276,12 @@ export async function chargedUsage(
     ])
     .where('endedAt', '>=', from)
     .where('endedAt', '<', to)
-    .where('modelId', '=', modelId)
     .where('costMicrocents', '>', 0n)
-    .where(inMonthsOf(db, { from, to }));
+    .where(inMonthsOf(db, { from, to }))
+    .groupBy('modelId')
+    .groupBy(tier);
+  if (modelId !== undefined) query = query.where('modelId', '=', modelId);
   if (accountId !== undefined) query = query.where('accountId', '=', accountId);
   if (exceptAccounts.length > 0) query = query.where('accountId', 'not in', exceptAccounts);
-  return await query.executeTakeFirstOrThrow();
+  return await query.execute();
 }

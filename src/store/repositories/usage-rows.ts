@@ -144,6 +144,7 @@ export const toUsageRow = ({
   queued,
   batchId,
   warnings,
+  priceMultiple,
   ...row
 }: Row<'usage'>): UsageRow => ({
   ...row,
@@ -155,4 +156,5 @@ export const toUsageRow = ({
   ...(queued === null ? {} : { queued }),
   ...(batchId === null ? {} : { batchId }),
   ...(warnings === null ? {} : { warnings }),
+  ...(priceMultiple === null ? {} : { priceMultiple }),
 });

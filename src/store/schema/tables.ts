@@ -68,6 +68,9 @@ export interface UsageFallback {
   readonly isSkipped: boolean;
 }
 
+/** What tiers cost an account, in ten-thousandths of the usual price. */
+export type TierMultiples = Readonly<Partial<Record<'priority' | 'flex' | 'batch', number>>>;
+
 /** A request's wait in the queue of its model. */
 export interface UsageQueued {
   readonly waitMs: number;
@@ -298,6 +301,8 @@ const usage = table(
     batch_id: text.null,
     /** What it asked for and did not get; null: nothing. */
     warnings: json<readonly Warning[]>().null,
+    /** What its prices are of the usual ones because of the tier, in ten-thousandths; null: all of it, or from before this was recorded. */
+    price_multiple: count.null,
   },
   {
     checks: {
@@ -423,18 +428,21 @@ const pruned_usage = table(
   { indexes: { account: ['account_id', 'day'] }, isImmutable: true },
 );
 
-/** Rates that replace the list prices for an account, in microcents per million tokens. */
+/** Rates that replace the list prices for an account, in microcents per million tokens, and what tiers cost it. */
 const account_price = table(
   {
     account_id: text.references('account'),
-    /** In lower case, because ids match case-insensitively. */
+    /** In lower case, because ids match case-insensitively; `*`: all models, which have no prices in common but multiples. */
     model_id: text,
     valid_from: time,
     /** Exclusive; null: indefinitely. */
     valid_to: time.null,
-    input_price: price.check('input_price >= 0'),
-    output_price: price.check('output_price >= 0'),
-    cache_read_price: price.check('cache_read_price >= 0'),
+    /** null, all three: these rates say nothing of prices. */
+    input_price: price.null.check('input_price >= 0'),
+    output_price: price.null.check('output_price >= 0'),
+    cache_read_price: price.null.check('cache_read_price >= 0'),
+    /** null: those of the card. */
+    tier_multiples: json<TierMultiples>().null,
   },
   {
     key: ['account_id', 'model_id', 'valid_from'],
@@ -442,6 +450,10 @@ const account_price = table(
       span: 'valid_to is null or valid_to > valid_from',
       // A hold is made at the input price, and a charge never exceeds its hold (I2).
       cached: 'cache_read_price <= input_price',
+      whole:
+        '(input_price is null) = (output_price is null) and (input_price is null) = (cache_read_price is null) and ' +
+        '(input_price is not null or tier_multiples is not null)',
+      one_model: `model_id <> '*' or input_price is null`,
     },
   },
 );

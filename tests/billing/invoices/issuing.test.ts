@@ -1,6 +1,8 @@
 /** Statements and credit notes: what they say is what the ledger says, each is issued once, and their numbers have no gaps. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+
+import { paperOf } from '../../../src/billing/invoices/invoice-document.ts';
 import fc from 'fast-check';
 
 import { monthOf, monthText } from '../../../src/platform/calendar/months.ts';
@@ -19,7 +21,8 @@ test('a month is closed an hour after its end, once, with what the ledger has of
   await account(paper, 'acct_a', october);
   await moved(paper, 'acct_a', 10_000_000_000n, october + 1);
   await spent(paper, 'acct_a', 1_234_500_001n, october + dayMs, { modelId: 'small' });
-  await spent(paper, 'acct_a', 499_999n, october + 2 * dayMs, { modelId: 'large', inputPrice: 9n, tier: 'batch' });
+  const batch = { modelId: 'large', inputPrice: 9n, tier: 'batch', priceMultiple: 3_333 } as const;
+  await spent(paper, 'acct_a', 499_999n, october + 2 * dayMs, batch);
   await spent(paper, 'acct_a', 1n, november - 1, { modelId: 'large', inputPrice: 9n });
   await spent(paper, 'acct_a', 5n, november, { modelId: 'large' });
 
@@ -37,13 +40,21 @@ test('a month is closed an hour after its end, once, with what the ledger has of
   assert.equal(invoice!.total, 1_235_000_001n);
   const { statement, totalCents, tax } = invoice!.data;
   assert.deepEqual(
-    statement!.lines.map(({ model, tier, inputPrice, microcents }) => [model, tier, inputPrice, microcents]),
+    statement!.lines.map(({ model, tier, priceMultiple, inputPrice, microcents }) => [
+      model,
+      tier,
+      priceMultiple,
+      inputPrice,
+      microcents,
+    ]),
     [
-      ['small', undefined, '1000000', '1234500001'],
-      ['large', 'batch', '9', '499999'],
-      ['large', undefined, '9', '1'],
+      ['small', undefined, undefined, '1000000', '1234500001'],
+      ['large', 'batch', 3_333, '9', '499999'],
+      ['large', undefined, undefined, '9', '1'],
     ],
   );
+  const [kept] = await paper.store.repositories.listInvoices({ accountId: 'acct_a', limit: 1 });
+  assert.match(JSON.stringify(paperOf(kept!)), /large \(batch × 0.3333\)/);
   assert.equal(statement!.openingMicrocents, '0');
   assert.equal(statement!.closingMicrocents, String(10_000_000_000n - 1_235_000_001n));
   assert.deepEqual(statement!.payments, [

@@ -36,6 +36,7 @@ export function longStatement(): Invoice {
       usage: models.map((modelId, index) => ({
         modelId,
         tier: index === 2 ? 'batch' : 'default',
+        priceMultiple: index === 2 ? 5_000 : null,
         plan: index === 3 ? 'team' : null,
         inputPrice: 15_000_000n,
         outputPrice: 60_000_000n,

@@ -22,6 +22,7 @@ function invoiceOf(buyer: Partial<Buyer>, models: readonly string[] = ['small'])
   const usage = models.map((modelId, index): LedgerUsage => ({
     modelId,
     tier: 'default',
+    priceMultiple: null,
     plan: null,
     inputPrice: 15_000_000n,
     outputPrice: 60_000_000n,

@@ -456,6 +456,7 @@ test('property: whatever is paid, used and returned, each cent that was paid bef
 const line = {
   modelId: 'small',
   tier: 'default' as const,
+  priceMultiple: null,
   plan: null,
   inputPrice: 1n,
   outputPrice: 1n,

@@ -31,21 +31,43 @@ const rates = [
   'output_microcents_per_million',
 ] as const;
 const labels = { [rates[0]]: 'input', [rates[1]]: 'cached', [rates[2]]: 'output' } as const;
-type Rates = Readonly<Record<(typeof rates)[number], number>>;
+type Rates = Readonly<Partial<Record<(typeof rates)[number], number>>>;
+
+/** Rates for all models have multiples of tiers only. */
+export const everyModel = '*';
+
+const tiers = ['priority', 'flex', 'batch'] as const;
+type Multiples = Readonly<Partial<Record<(typeof tiers)[number], number>>>;
+
+/** What the fields have, without the empty ones. */
+function typed<Name extends string>(
+  form: FormData,
+  names: readonly Name[],
+  read: (text: string) => number | undefined,
+) {
+  const given = names.flatMap((name) => {
+    const text = String(form.get(name) ?? '').trim();
+    return text === '' ? [] : [[name, read(text)] as const];
+  });
+  return Object.fromEntries(given) as Partial<Record<Name, number>>;
+}
 
 /** Rates are tried on what was used in the last 30 days before anything changes: only what was tried is saved. */
 export function PriceDialog({ account, models, onClose }: PriceProps) {
   const t = useText<OperatorCatalogueTexts>('operator-catalogue');
-  const [model, setModel] = useState(models[0]!);
+  const [model, setModel] = useState(models[0]);
   const preview = useSend('post', '/v1/admin/account_prices/preview');
   const save = useSend('post', '/v1/admin/account_prices', { refreshes: ['/v1/admin/account_prices'] });
-  const [tried, setTried] = useState<Rates & { readonly account_id?: string; readonly model: string }>();
+  const [tried, setTried] = useState<
+    Rates & { readonly account_id?: string; readonly model: string; readonly tier_multiples?: Multiples }
+  >();
   const submit = (form: FormData): void => {
-    const typed = Object.fromEntries(rates.map((rate) => [rate, microcentsOf(String(form.get(rate)))]));
+    const multiples = typed(form, tiers, Number);
     const whom = account ?? (account === null ? undefined : String(form.get('account_id')).trim());
     const body = {
-      ...(typed as unknown as Rates),
-      model: model.id,
+      ...typed(form, rates, microcentsOf),
+      ...(Object.keys(multiples).length > 0 && { tier_multiples: multiples }),
+      model: model?.id ?? everyModel,
       ...(whom === undefined ? {} : { account_id: whom }),
     };
     preview.mutate({ body }, { onSuccess: () => setTried(body) });
@@ -81,33 +103,23 @@ export function PriceDialog({ account, models, onClose }: PriceProps) {
             onChange={change}
           />
         )}
-        {models.length > 1 && (
+        {(models.length > 1 || account !== null) && (
           <Select
             name="model"
             label={t('model')}
-            value={model.id}
-            options={models.map(({ id }) => ({ value: id, text: id }))}
+            value={model?.id ?? everyModel}
+            options={[
+              ...models.map(({ id }) => ({ value: id, text: id })),
+              ...(account === null ? [] : [{ value: everyModel, text: t('allModels') }]),
+            ]}
             onChange={({ target: { value } }) => {
               change();
-              setModel(models.find(({ id }) => id === value)!);
+              setModel(models.find(({ id }) => id === value));
             }}
           />
         )}
-        <p className={styles['hint']}>{t('perMillionHint')}</p>
-        <FieldRow>
-          {rates.map((rate) => (
-            <TextField
-              key={`${model.id} ${rate}`}
-              name={rate}
-              label={t(labels[rate])}
-              isMoney
-              pattern={exactPattern}
-              defaultValue={microcentsTyped(model[rate])}
-              hint={t('list', { amount: formatMoney(model[rate], { precision: 'exact' }) })}
-              onChange={change}
-            />
-          ))}
-        </FieldRow>
+        {model !== undefined && <PriceFields of={model} areOptional={account !== null} onChange={change} />}
+        {account !== null && <TierFields onChange={change} />}
         {tried !== undefined && preview.data !== undefined && <Effect of={preview.data} />}
         {tried !== undefined && account === null && <ListPrice of={tried} onClose={onClose} />}
         <FormButtons>
@@ -123,6 +135,61 @@ export function PriceDialog({ account, models, onClose }: PriceProps) {
         </FormButtons>
       </Form>
     </Dialog>
+  );
+}
+
+function PriceFields({
+  of: model,
+  areOptional,
+  onChange,
+}: {
+  readonly of: Model;
+  readonly areOptional: boolean;
+  readonly onChange: () => void;
+}) {
+  const t = useText<OperatorCatalogueTexts>('operator-catalogue');
+  return (
+    <>
+      <p className={styles['hint']}>{areOptional ? t('perMillionOrEmptyHint') : t('perMillionHint')}</p>
+      <FieldRow>
+        {rates.map((rate) => (
+          <TextField
+            key={`${model.id} ${rate}`}
+            name={rate}
+            label={t(labels[rate])}
+            isMoney
+            optional={areOptional}
+            pattern={exactPattern}
+            defaultValue={microcentsTyped(model[rate])}
+            hint={t('list', { amount: formatMoney(model[rate], { precision: 'exact' }) })}
+            onChange={onChange}
+          />
+        ))}
+      </FieldRow>
+    </>
+  );
+}
+
+function TierFields({ onChange }: { readonly onChange: () => void }) {
+  const t = useText<OperatorCatalogueTexts>('operator-catalogue');
+  return (
+    <>
+      <p className={styles['hint']}>{t('tiersHint')}</p>
+      <FieldRow>
+        {tiers.map((tier) => (
+          <TextField
+            key={tier}
+            name={tier}
+            label={tier}
+            inputMode="decimal"
+            optional
+            pattern="\d{1,3}([.]\d{1,4})?"
+            placeholder="×"
+            onChange={onChange}
+          />
+        ))}
+      </FieldRow>
+    </>
   );
 }
 
@@ -164,7 +231,7 @@ function ListPrice({ of, onClose }: { readonly of: Rates & { readonly model: str
         <Button
           look="primary"
           busy={change.isAsking}
-          onClick={() => change.show({ edit_model: { model, set: { pricing: prices } } })}
+          onClick={() => change.show({ edit_model: { model, set: { pricing: prices as Required<Rates> } } })}
         >
           {t('makeListPrice')}
         </Button>

@@ -11,7 +11,9 @@ import { EmptyState, Loaded } from '../../components/state.tsx';
 import { DataTable, wholeList } from '../../components/table.tsx';
 import type { Column } from '../../components/table.tsx';
 import { toast } from '../../components/toast.tsx';
+import { formatNumber } from '../../format/number.ts';
 import { useText } from '../../i18n/text.ts';
+import { everyModel } from './price-dialog.tsx';
 import type { OperatorCatalogueTexts } from './messages/en.ts';
 
 type Price = Got<'/v1/admin/account_prices'>['data'][number];
@@ -30,19 +32,18 @@ export function Prices(of: { readonly model: string } | { readonly account: stri
       cell: ({ account_id: account, model }) =>
         isOfModel ? (
           <Link to={`/operator/accounts/${account}`}>{account}</Link>
+        ) : model === everyModel ? (
+          t('allModels')
         ) : (
           <Link to="/operator/catalogue" search={{ model } as never}>
             {model}
           </Link>
         ),
     },
-    { head: t('input'), number: true, cell: (price) => <Price microcents={price.input_microcents_per_million} /> },
-    {
-      head: t('cached'),
-      number: true,
-      cell: (price) => <Price microcents={price.cache_read_microcents_per_million} />,
-    },
-    { head: t('output'), number: true, cell: (price) => <Price microcents={price.output_microcents_per_million} /> },
+    { head: t('input'), number: true, cell: (price) => priceOrNone(price.input_microcents_per_million) },
+    { head: t('cached'), number: true, cell: (price) => priceOrNone(price.cache_read_microcents_per_million) },
+    { head: t('output'), number: true, cell: (price) => priceOrNone(price.output_microcents_per_million) },
+    { head: t('tiers'), cell: ({ tier_multiples: multiples }) => tiersShown(multiples) },
     { head: t('from'), cell: ({ valid_from: at }) => <Time at={at} /> },
     { head: t('until'), cell: ({ valid_to: at }) => (at === null ? '–' : <Time at={at} />) },
     {
@@ -73,6 +74,15 @@ export function Prices(of: { readonly model: string } | { readonly account: stri
   );
 }
 
+const priceOrNone = (microcents: number | null) => (microcents === null ? '–' : <Price microcents={microcents} />);
+
+const tiersShown = (multiples: Price['tier_multiples']): string =>
+  multiples === null
+    ? '–'
+    : Object.entries(multiples)
+        .map(([tier, multiple]) => `${tier} × ${formatNumber(multiple, { maximumFractionDigits: 4 })}`)
+        .join(', ');
+
 function EndDialog({
   of: { account_id: account, model },
   onClose,
@@ -102,7 +112,7 @@ function EndDialog({
       onConfirm={confirm}
       onClose={onClose}
     >
-      {t('endText', { account, model })}
+      {model === everyModel ? t('endTextAll', { account }) : t('endText', { account, model })}
     </ConfirmDialog>
   );
 }

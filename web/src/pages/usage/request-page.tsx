@@ -295,10 +295,14 @@ function RunFacts({ of: receipt }: { readonly of: AnyReceipt }) {
         [t('generation'), restMs === null ? '–' : formatMilliseconds(restMs)],
         [t('finishReason'), receipt.finish_reason === null ? '–' : <code>{receipt.finish_reason}</code>],
         [t('backend'), receipt.backend === null ? '–' : <code>{receipt.backend}</code>],
-        [t('tier'), receipt.service_tier],
+        [t('tier'), tierShown(receipt)],
         ...(receipt.queue === null ? [] : [[t('queue'), formatMilliseconds(receipt.queue.wait_ms)] as const]),
         [t('zdr'), zdr === null ? '–' : zdr ? t('yes') : t('no')],
       ]}
     />
   );
 }
+
+/** The tier, and what its prices are of the usual ones. */
+const tierShown = ({ service_tier: tier, price_multiple: multiple }: AnyReceipt): string =>
+  tier === 'default' || multiple === null ? tier : `${tier} × ${formatNumber(multiple, { maximumFractionDigits: 4 })}`;

@@ -66,6 +66,12 @@ const de: Translated<OperatorCatalogueTexts> = {
   until: 'Bis',
   wouldBe: 'Es wären gewesen',
   addAServer: 'Server hinzufügen',
+  allModels: 'Alle Modelle',
+  endTextAll:
+    '{account} zahlt für Dienststufen bei Anfragen, die ab jetzt beginnen, was die Karten der Modelle sagen. Frühere Kosten bleiben.',
+  perMillionOrEmptyHint: 'Dollar je Million Tokens. Leer: Der Preis bleibt, wie er ist.',
+  tiers: 'Dienststufen',
+  tiersHint: 'Was eine Dienststufe als Vielfaches des üblichen Preises kostet. Leer: Es bleibt, wie es ist.',
   address: 'Adresse des Servers',
   addressHint: 'Schema und Versionspfad dürfen fehlen.',
   adapterOf: 'Adapter von',

@@ -64,6 +64,12 @@ const en = {
   until: 'Until',
   wouldBe: 'Would have been',
   addAServer: 'Add a server',
+  allModels: 'All models',
+  endTextAll:
+    '{account} pays for service tiers what the cards of the models say, for requests that start from now on. Earlier charges stay.',
+  perMillionOrEmptyHint: 'Dollars per million tokens. Empty: the price stays as it is.',
+  tiers: 'Service tiers',
+  tiersHint: 'What a service tier costs as a multiple of the usual price. Empty: it stays as it is.',
   address: 'Address of the server',
   addressHint: 'The scheme and the version path may be left out.',
   adapterOf: 'Adapter of',
