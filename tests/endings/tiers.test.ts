@@ -9,6 +9,7 @@ import { TestLedger } from '../support/test-ledger.ts';
 import { Upstream, chatChunk, usageChunk } from '../support/upstream.ts';
 import type { UpstreamExchange } from '../support/upstream.ts';
 import type { UsageRow } from '../../src/store/ledger.ts';
+import { assertTierCharged, families, parts, type Family, type Tier } from './tier-rows.ts';
 import { ask, cost, endingsService, inputPrice, outputPrice, verifyAndDispose } from './endings-service.ts';
 
 let held: UpstreamExchange[] = [];
@@ -84,39 +85,6 @@ before(async () => {
 });
 after(() => verifyAndDispose(service).finally(() => upstream.close()));
 
-const parts = { priority: 15_000n, default: 10_000n, flex: 5_000n } as const;
-type Tier = keyof typeof parts;
-
-interface Family {
-  readonly path: string;
-  readonly body: (text: string) => object;
-  /** What asks for a tier: the body, or the key, where the API has no word for it. */
-  readonly asksBy: 'body' | 'key';
-  /** The name of a tier in an answer; undefined: it has none. */
-  readonly shown?: (served: Tier) => string;
-  /** The model that it asks, where it is not one that writes. */
-  readonly model?: string;
-}
-const named = (served: Tier): string => served;
-const families: readonly Family[] = [
-  {
-    path: '/v1/chat/completions',
-    body: (content) => ({ messages: [{ role: 'user', content }] }),
-    asksBy: 'body',
-    shown: named,
-  },
-  { path: '/v1/completions', body: (prompt) => ({ prompt, max_tokens: 500 }), asksBy: 'body', shown: named },
-  { path: '/v1/responses', body: (input) => ({ input }), asksBy: 'body', shown: named },
-  {
-    path: '/v1/messages',
-    body: (content) => ({ max_tokens: 500, messages: [{ role: 'user', content }] }),
-    asksBy: 'key',
-    shown: (served) => (served === 'priority' ? served : 'standard'),
-  },
-  { path: '/v1/embeddings', body: (input) => ({ input }), asksBy: 'key', model: 'embeds' },
-  { path: '/v1/rerank', body: (text) => ({ query: 'why', documents: [text] }), asksBy: 'key', model: 'ranks' },
-];
-
 interface Posting {
   readonly id: string;
   readonly answer: Promise<Response>;
@@ -145,21 +113,8 @@ function asking(family: Family, tier: Tier, text: string, more: object = {}): re
   return asksBy === 'body' ? [path, { ...asked, service_tier: tier }, service.key] : [path, asked, keys.get(tier)!];
 }
 
-/** The row has the tier, its prices, and the charge that these make, to the microcent. Returns the row. */
-async function assertCharged(id: string, tier: Tier, { isCharged = true } = {}): Promise<UsageRow> {
-  const row = await ledger.row(id, 30_000);
-  assert.equal(row.tier, tier);
-  assert.deepEqual(
-    [row.inputPrice, row.outputPrice],
-    [inputPrice, outputPrice].map((price) => (price * 1_000_000n * parts[tier]) / 10_000n),
-  );
-  const list =
-    (BigInt(row.promptTokens) * row.inputPrice + BigInt(row.completionTokens) * row.outputPrice + 999_999n) /
-    1_000_000n;
-  assert.deepEqual([row.costMicrocents, row.unchargedMicrocents], isCharged ? [list, 0n] : [0n, list]);
-  assert.ok(row.costMicrocents <= row.holdMicrocents);
-  return row;
-}
+const assertCharged = (id: string, tier: Tier, { isCharged = true } = {}): Promise<UsageRow> =>
+  assertTierCharged(ledger, id, tier, isCharged);
 
 const tierIn = (text: string): string | undefined => /"service_tier":"(\w+)"/.exec(text)?.[1];
 
