@@ -5,7 +5,7 @@
  */
 export const lineBudgets: Readonly<Record<string, number>> = {
   src: 5,
-  'src/account-api': 12206,
+  'src/account-api': 12324,
   'src/accounts': 4813,
   'src/app': 5567,
   'src/billing': 7031,
@@ -31,7 +31,7 @@ export const lineBudgets: Readonly<Record<string, number>> = {
   'src/notifications': 591,
   'src/platform': 7511,
   'src/prove': 1231,
-  'src/store': 21674,
+  'src/store': 22248,
   'src/tax': 150,
 };
 
@@ -40,7 +40,7 @@ export const fileLinesMax = 500;
 
 /** Files that have more, and how many they may have. The tables of the database are one description. */
 export const longFiles: Readonly<Record<string, number>> = {
-  'src/store/schema/tables.ts': 1517,
+  'src/store/schema/tables.ts': 1545,
 };
 
 /** `src/inference/engines/openai/x.ts` counts for `src/inference/engines`, `src/store/x.ts` for `src/store`. */

@@ -1,7 +1,9 @@
 import Type from 'typebox';
 import type { Static } from 'typebox';
 
+import { tierNames } from '../accounts/key-limits.ts';
 import { ApiError } from '../platform/errors.ts';
+import type { Ending } from '../store/ledger.ts';
 import type { ReportDimension, ReportRequest } from '../store/reports/reports.ts';
 import { bucketBounds, bucketWidths, hourMs, startOfDay } from '../platform/calendar/time-zone.ts';
 import { notThere } from './input.ts';
@@ -12,9 +14,30 @@ const dayMs = 24 * hourMs;
 /** Buckets of a page: the default and the maximum. */
 export const pages = { '1m': [60, 1440], '1h': [24, 168], '1d': [31, 366] } as const;
 
-const dimensions = { model: 'model', api_key_id: 'key', user_id: 'user', tag: 'tag' } as const satisfies Readonly<
-  Record<string, ReportDimension>
->;
+const dimensions = {
+  model: 'model',
+  api_key_id: 'key',
+  user_id: 'user',
+  tag: 'tag',
+  service_tier: 'tier',
+  ending: 'ending',
+} as const satisfies Readonly<Record<string, ReportDimension>>;
+
+export const endings = [
+  'finished',
+  'credit',
+  'client_left',
+  'reader_stalled',
+  'revoked',
+  'failed',
+  'deadline',
+  'drained',
+  'cancelled',
+  'lost',
+  'crashed',
+] as const satisfies readonly Ending[];
+
+const servedTiers = [...tierNames, 'batch'] as const;
 
 export const filterQuery = {
   model: Type.Optional(Type.String({ minLength: 1, maxLength: 128, description: 'Only requests to this model.' })),
@@ -23,6 +46,8 @@ export const filterQuery = {
     Type.String({ minLength: 1, maxLength: 100, description: 'Only requests of this person’s keys.' }),
   ),
   tag: Type.Optional(Type.String({ minLength: 1, maxLength: 32, description: 'With this label only.' })),
+  service_tier: Type.Optional(Type.Enum([...servedTiers], { description: 'Only requests that this tier served.' })),
+  ending: Type.Optional(Type.Enum([...endings], { description: 'Only requests that ended so.' })),
 };
 
 const seconds = (description: string) =>
@@ -43,9 +68,9 @@ export const reportQuery = Type.Object({
   ),
   group_by: Type.Optional(
     Type.Array(Type.Enum(Object.keys(dimensions) as (keyof typeof dimensions)[]), {
-      maxItems: 4,
+      maxItems: 6,
       description:
-        'One result per group. A request with several tags counts under each of them, a request without tags under none.',
+        'One result per group of these together. A request with several tags counts under each of them, a request without tags under none. Tags and tiers or endings at once: for 32 days at most.',
     }),
   ),
   ...filterQuery,
@@ -60,6 +85,45 @@ export const reportQuery = Type.Object({
 });
 export type ReportQuery = Static<typeof reportQuery>;
 
+const { tag: _tag, ...untaggedFilter } = filterQuery;
+const { tag: _label, ...untagged } = dimensions;
+
+export const latencyQuery = Type.Object({
+  ...spanQuery,
+  ...untaggedFilter,
+  group_by: Type.Optional(
+    Type.Array(Type.Enum(Object.keys(untagged) as (keyof typeof untagged)[]), {
+      maxItems: 5,
+      description: 'One result per group of these together.',
+    }),
+  ),
+});
+
+export const latencyDimensions = (names: readonly (keyof typeof untagged)[] = []) =>
+  [...new Set(names)].map((name) => untagged[name]);
+
+const latencyDaysMax = 366;
+
+/** The last seven days, when left out. Throws `unsupported_value` if the span is empty or longer than a year. */
+export function askedSpan({
+  query,
+  services,
+}: {
+  readonly query: Pick<Static<typeof latencyQuery>, 'start_time' | 'end_time'>;
+  readonly services: Call['services'];
+}): { readonly from: number; readonly to: number } {
+  const to = query.end_time === undefined ? services.operations.now() + 1 : query.end_time * 1000;
+  const from = query.start_time === undefined ? to - 7 * dayMs : query.start_time * 1000;
+  const fault =
+    from >= to
+      ? 'start_time must be before end_time.'
+      : to - from > latencyDaysMax * dayMs
+        ? `Latencies are reported for ${latencyDaysMax} days at most.`
+        : undefined;
+  if (fault !== undefined) throw new ApiError('unsupported_value', fault, { param: 'start_time' });
+  return { from, to };
+}
+
 /** A report within the sender's rights, from the first bucket of the page. */
 export interface AskedReport extends ReportRequest {
   /** The start of the next page; undefined on the last one. */
@@ -71,8 +135,22 @@ type Asked = Pick<Call, 'account' | 'principal' | 'services'> & { readonly query
 /** Throws `unsupported_value` if the span is empty or too long for its buckets. */
 export async function askedReport(call: Asked): Promise<AskedReport> {
   const by = [...new Set(call.query.group_by ?? [])].map((name) => dimensions[name]);
-  return { ...filterOf(call, by), ...(await askedBuckets(call)), by };
+  const filter = filterOf(call, by);
+  const buckets = await askedBuckets(call);
+  const hasTags = filter.tag !== undefined || by.includes('tag');
+  const hasTiers =
+    filter.tier !== undefined || filter.ending !== undefined || by.includes('tier') || by.includes('ending');
+  // No sums are kept of both, so rows are read.
+  if (hasTags && hasTiers && buckets.bounds.at(-1)! - buckets.bounds[0]! > rowDaysMax * dayMs)
+    throw new ApiError(
+      'unsupported_value',
+      `Tags together with tiers or endings are reported for ${rowDaysMax} days at most: ask for a shorter time.`,
+      { param: 'start_time' },
+    );
+  return { ...filter, ...buckets, by };
 }
+
+const rowDaysMax = 32;
 
 /** The buckets of a page. Throws like `askedReport`. */
 export async function askedBuckets(call: {
@@ -108,11 +186,11 @@ export async function askedBuckets(call: {
 /** The usage that a sender may request, limited to visible keys and users. */
 export function filterOf(
   call: Pick<Call, 'account' | 'principal'> & {
-    readonly query: Pick<ReportQuery, 'model' | 'api_key_id' | 'user_id' | 'tag'>;
+    readonly query: Pick<ReportQuery, keyof typeof filterQuery>;
   },
   by: readonly string[],
 ) {
-  const { model, api_key_id: keyId, user_id: userId, tag } = call.query;
+  const { model, api_key_id: keyId, user_id: userId, tag, service_tier: tier, ending } = call.query;
   const isPersonal = keyId !== undefined || userId !== undefined || by.includes('key') || by.includes('user');
   return {
     accountId: call.account.id,
@@ -120,6 +198,8 @@ export function filterOf(
     ...(keyId === undefined ? {} : { keyId }),
     ...(userId === undefined ? {} : { userId }),
     ...(tag === undefined ? {} : { tag }),
+    ...(tier === undefined ? {} : { tier }),
+    ...(ending === undefined ? {} : { ending }),
     ...(isPersonal ? visibleUsage(call) : {}),
   };
 }

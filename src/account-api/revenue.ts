@@ -45,22 +45,19 @@ export async function revenueOf(
     const rows: Revenue[] = [];
     for (let back = monthsShown - 1; back >= 0; back--) {
       const [start, end] = [startOfUtcMonth(from, -back), startOfUtcMonth(from, 1 - back)];
-      const sums = await repositories.sumUsage({ from: start, to: end, by: 'model' });
+      const sums = await repositories.sumUsage({ from: start, to: end, by: ['model'] });
       const name = new Date(start).toISOString().slice(0, 7);
       rows.push(
         ...addedUp(
-          sums.map((sum) => ({ group: name, model: sum.group, sum })),
+          sums.map((sum) => ({ group: name, model: sum.groups[0]!, sum })),
           costOf,
         ),
       );
     }
     return rows;
   }
-  const sums = await repositories.sumUsage({ from, to, by: by === 'model' ? 'model' : 'account_and_model' });
-  const parts = sums.map((sum) => {
-    const [account = '', model = ''] = by === 'model' ? ['', sum.group] : sum.group.split(/ (.*)/s);
-    return { group: by === 'model' ? model : account, model, sum };
-  });
+  const sums = await repositories.sumUsage({ from, to, by: ['model', ...(by === 'model' ? [] : [by])] });
+  const parts = sums.map((sum) => ({ group: sum.groups.at(-1)!, model: sum.groups[0]!, sum }));
   return addedUp(parts, costOf).toSorted((a, b) => b.revenue_microcents - a.revenue_microcents);
 }
 

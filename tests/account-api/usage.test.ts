@@ -325,6 +325,105 @@ test('usage and costs are reported in the days of the account, in pages, also wh
   assert.equal((await host.ask('GET', '/v1/usage?bucket=1d', { key: owner })).status, 400);
 });
 
+test('usage and costs are divided by service tier and ending, and by several fields at once', async (t) => {
+  const { host, settle, get, owner } = await scene(t);
+  const { repositories, ledger } = host.services.operations;
+  const at = (hour: number) => `2026-03-10T${String(hour).padStart(2, '0')}:20:00Z`;
+  const first = await settle('acct_a', 1n, at(1), { modelId: 'glm', tier: 'flex' });
+  await settle('acct_a', 10n, at(1), { modelId: 'glm', tier: 'flex', ending: 'client_left' });
+  await settle('acct_a', 100n, at(2), { modelId: 'qwen', tier: 'default', tags: '["red"]' });
+  await settle('acct_a', 1_000n, at(3), { modelId: 'glm' });
+  await ledger.transfer({
+    ...grant('acct_a', 1n, `refund:${Buffer.from(first.requestId).toString('hex')}`),
+    debitAccount: systemAccounts.revenue,
+    kind: 'refund',
+    at: Date.parse(at(4)),
+  });
+  const span = `start_time=${seconds('2026-03-10T00:00:00Z')}&end_time=${seconds('2026-03-11T00:00:00Z')}`;
+  const rowsOf = async (path: string, figure: string) =>
+    ((await get(path)) as unknown as Buckets).data.flatMap(({ results }) =>
+      results.map((one) => [one['model'], one['service_tier'], one['ending'], one[figure]]),
+    );
+  for (const isAddedUp of [false, true]) {
+    if (isAddedUp) await repositories.recomputeUsageHours({ now: Date.parse('2026-03-12T00:00:00Z') });
+    for (const [query, expected] of [
+      [
+        'group_by=service_tier',
+        [
+          [null, null, null, 1_000],
+          [null, 'default', null, 100],
+          [null, 'flex', null, 11],
+        ],
+      ],
+      [
+        'group_by=ending&service_tier=flex',
+        [
+          [null, null, 'client_left', 10],
+          [null, null, 'finished', 1],
+        ],
+      ],
+      [
+        'group_by=model&ending=finished',
+        [
+          ['glm', null, null, 1_001],
+          ['qwen', null, null, 100],
+        ],
+      ],
+      [
+        'group_by=model&group_by=service_tier&group_by=ending',
+        [
+          ['glm', null, 'finished', 1_000],
+          ['glm', 'flex', 'client_left', 10],
+          ['glm', 'flex', 'finished', 1],
+          ['qwen', 'default', 'finished', 100],
+        ],
+      ],
+      ['group_by=service_tier&tag=red', [[null, 'default', null, 100]]],
+    ] as const)
+      assert.deepEqual(await rowsOf(`/v1/usage?${span}&${query}`, 'cost_microcents'), expected, query);
+    assert.deepEqual(await rowsOf(`/v1/costs?${span}&service_tier=flex&group_by=ending`, 'amount_microcents'), [
+      [null, null, 'client_left', 10],
+      [null, null, 'finished', 1],
+      [null, null, 'finished', -1],
+    ]);
+  }
+  const listed = (await get('/v1/generations?service_tier=flex&ending=finished')) as { data: { id: string }[] };
+  assert.deepEqual(
+    listed.data.map(({ id }) => id),
+    [uuidText(first.requestId)],
+  );
+  const csv = await host.ask('GET', `/v1/export/usage.csv?${span}&group_by=service_tier`, { key: owner });
+  assert.match(csv.body, /,service_tier,ending,/);
+  assert.match(csv.body, /,flex,,2,/);
+  const latencies = (await get(`/v1/latency?${span}&group_by=service_tier&ending=finished`)) as unknown as {
+    data: Record<string, unknown>[];
+  };
+  // What the fixture says of every request: 1 ms to the first token, 2 in all.
+  const times = { first_token_p50_ms: 1, first_token_p95_ms: 1, total_p50_ms: 2, total_p95_ms: 2 };
+  const row = { object: 'latency', num_model_requests: 1, ...times, model: null, api_key_id: null, user_id: null };
+  assert.deepEqual(
+    latencies.data.map(({ service_tier: tier }) => tier).toSorted(),
+    ['default', 'flex', null].toSorted(),
+  );
+  assert.deepEqual(
+    latencies.data.find((one) => one['service_tier'] === 'flex'),
+    { ...row, service_tier: 'flex', ending: null },
+  );
+  assert.equal((await host.ask('GET', `/v1/latency?start_time=0&end_time=40000000`, { key: owner })).status, 400);
+  const viewer = await host.key('acct_a', 'viewer');
+  const whole = (await get(`/v1/latency?${span}`, viewer)) as unknown as typeof latencies;
+  assert.deepEqual(whole.data[0]?.['num_model_requests'], 4);
+  assert.deepEqual(
+    ((await get(`/v1/latency?${span}&group_by=api_key_id`, viewer)) as unknown as typeof latencies).data,
+    [],
+  );
+  const long = `start_time=${seconds('2026-01-01T00:00:00Z')}&end_time=${seconds('2026-03-11T00:00:00Z')}&limit=366`;
+  const { status, body } = await host.ask('GET', `/v1/usage?${long}&group_by=tag&group_by=ending`, { key: owner });
+  assert.equal(status, 400);
+  assert.match(body, /32 days at most.*"param":"start_time"/);
+  assert.equal((await host.ask('GET', '/v1/usage?service_tier=gold', { key: owner })).status, 422);
+});
+
 test('activity has the last thirty days of the account', async (t) => {
   const now = Date.parse('2026-05-20T12:00:00Z');
   const { host, settle, get } = await scene(t, () => now);

@@ -64,6 +64,13 @@ async function planted(right: string, statements: string): Promise<readonly Diff
 test('one microcent is found, wherever it is planted', async (t) => {
   const right = await rightLedger(t);
   const one = '(select request_id from usage where cost = 7 order by ended_at limit 1)';
+  /** The request is missing at its ending, and is at one that has none. */
+  const ofTwoEndings = [
+    ...['requests', 'prompt_tokens', 'cost', 'requests', 'prompt_tokens', 'cost'].map(
+      (column) => `tier_hour .*: ${column}`,
+    ),
+    ...['f1', 't2', 'f1', 't2'].map((range) => `latency_day .*: ${range}`),
+  ].map((what): [string, RegExp] => ['acct_a', new RegExp(`^usage_${what}$`)]);
   const cases: readonly [statements: string, expected: readonly [accountId: string | null, what: RegExp][]][] = [
     [
       `update account set available = available - 1 where id = 'acct_a'`,
@@ -109,6 +116,7 @@ test('one microcent is found, wherever it is planted', async (t) => {
         ['acct_a', /^balance$/],
         [null, /^all balances/],
         ['acct_a', /^usage_hour .*: cost$/],
+        ['acct_a', /^usage_tier_hour .*: cost$/],
       ],
     ],
     [
@@ -116,6 +124,7 @@ test('one microcent is found, wherever it is planted', async (t) => {
       [
         ['acct_a', /^usage .*: cost, from tokens and prices/],
         ['acct_a', /^usage_hour .*: prompt_tokens$/],
+        ['acct_a', /^usage_tier_hour .*: prompt_tokens$/],
       ],
     ],
     [
@@ -124,10 +133,7 @@ test('one microcent is found, wherever it is planted', async (t) => {
     ],
     [
       `update usage set ending = 'failed' where request_id = ${one}`,
-      [
-        ['acct_a', /^usage .*: cost, from/],
-        ['acct_a', /^usage .*: uncharged, from/],
-      ],
+      [['acct_a', /^usage .*: cost, from/], ['acct_a', /^usage .*: uncharged, from/], ...ofTwoEndings],
     ],
     [
       `update usage set ending = 'vanished' where request_id = ${one}`,
@@ -135,6 +141,7 @@ test('one microcent is found, wherever it is planted', async (t) => {
         ['acct_a', /^usage .*: ending/],
         ['acct_a', /^usage .*: cost, from/],
         ['acct_a', /^usage .*: uncharged, from/],
+        ...ofTwoEndings,
       ],
     ],
     [`update usage set uncharged = 8 where account_id = 'acct_b'`, [['acct_b', /^usage .*: uncharged, from/]]],
@@ -143,6 +150,7 @@ test('one microcent is found, wherever it is planted', async (t) => {
       [
         ['acct_a', /cached_tokens/],
         ['acct_a', /^usage_hour .*: cached_tokens$/],
+        ['acct_a', /^usage_tier_hour .*: cached_tokens$/],
       ],
     ],
     [
@@ -150,6 +158,7 @@ test('one microcent is found, wherever it is planted', async (t) => {
       [
         ['acct_a', /reasoning_tokens/],
         ['acct_a', /^usage_hour .*: reasoning_tokens$/],
+        ['acct_a', /^usage_tier_hour .*: reasoning_tokens$/],
       ],
     ],
     [`update usage set ended_at = started_at - 1 where account_id = 'acct_b'`, [['acct_b', /ended_at/]]],
@@ -294,6 +303,14 @@ test('one wrong row of a roll-up is found and named', async (t) => {
     [
       `update usage_tag_day set cost = cost - 1 where tag = 'blue' and day = (select min(day) from usage_day)`,
       /^usage_tag_day .* blue: cost$/,
+    ],
+    [
+      `update usage_tier_hour set cost = cost + 1 where hour = ${now - 5 - 75 * hourMs}`,
+      /^usage_tier_hour .*acct_a.* finished: cost$/,
+    ],
+    [
+      `update usage_latency_day set counts = replace(counts, ':1}', ':2}') where day = (select min(day) from usage_latency_day)`,
+      /^usage_latency_day .*acct_a.* finished: t\d+$/,
     ],
     [
       `update usage_day set uncharged = 1 where day = (select max(day) from usage_day)`,

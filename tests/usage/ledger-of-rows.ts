@@ -41,6 +41,7 @@ export function randomRow(random: () => number, { accountId, from, to }: Span, k
     completionTokens: Math.floor(random() * 2_000),
     reasoningTokens: 0,
   };
+  const tier = random() < 0.2 ? undefined : pick(['default', 'default', 'flex', 'priority', 'batch'] as const);
   const isLater = startedAt >= (from + to) / 2;
   const prices = isLater
     ? { input: 5_000_001n, output: 20_000_003n, cacheRead: 2_500_007n }
@@ -71,14 +72,15 @@ export function randomRow(random: () => number, { accountId, from, to }: Span, k
     outputPrice: prices.output,
     cacheReadPrice: prices.cacheRead,
     backend: 'scripted',
-    firstTokenMs: 1,
+    firstTokenMs: random() < 0.1 ? null : Math.floor(random() ** 4 * 20_000),
     totalMs: endedAt - startedAt,
     tags: tags.length === 0 ? null : JSON.stringify(tags),
     plan: null,
     keyBudget: null,
     accountBudget: null,
     zdr: random() < 0.1,
-    ...(endedAt % 3 === 0 && ({ tier: 'flex', priceMultiple: 5_000 } as const)),
+    ...(tier === undefined ? {} : { tier }),
+    ...(tier === 'flex' && endedAt % 3 === 0 ? { priceMultiple: 5_000 } : {}),
   };
 }
 

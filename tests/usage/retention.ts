@@ -225,7 +225,7 @@ function questionsOf(random: Random, count: number): readonly Question[] {
         sumUsage(db, {
           from,
           to,
-          ...(groups === undefined ? {} : { by: groups }),
+          ...(groups === undefined ? {} : { by: [groups] }),
           ...whose,
         }),
       (db) => sumUsageByTag(db, { from, to, accountId }),
@@ -411,7 +411,7 @@ async function refuseWrong(
   const kept = rows.find(({ endedAt }) => endedAt >= keptSince)!;
   await assert.rejects(db.deleteFrom('usage').where('request_id', '=', kept.requestId).execute(), isRefused);
   await assert.rejects(db.updateTable('usage').set({ cost: 0n }).execute(), isRefused);
-  for (const table of ['usage_hour', 'usage_tag_hour'] as const) {
+  for (const table of ['usage_hour', 'usage_tag_hour', 'usage_tier_hour'] as const) {
     const old = db.selectFrom(table).select('hour').where('hour', '<', BigInt(keptSince)).limit(1);
     const { hour } = await old.executeTakeFirstOrThrow();
     await assert.rejects(db.deleteFrom(table).where('hour', '=', hour).execute(), isRefused);

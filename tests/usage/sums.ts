@@ -7,6 +7,7 @@ import { lastUseOfKeys } from '../../src/store/repositories/key-last-use.ts';
 import { rowsOn } from '../../src/store/schema/codec.ts';
 import { editAccount } from '../../src/store/repositories/accounts.ts';
 import { reportUsage, spendOfKeys, spendSince, type ReportDimension } from '../../src/store/reports/reports.ts';
+import { reportLatency, type LatencyRequest, type LatencyRow } from '../../src/store/reports/latency.ts';
 import { recomputeUsageDays, recomputeUsageHours } from '../../src/store/reports/roll-ups.ts';
 import { bucketBounds, bucketWidths } from '../../src/platform/calendar/time-zone.ts';
 import { uuid } from '../store/fixture.ts';
@@ -15,7 +16,7 @@ import { insertUsage, randomOf, randomRow } from './ledger-of-rows.ts';
 const hourMs = 3_600_000;
 const dayMs = 24 * hourMs;
 const zones = ['UTC', 'Europe/Berlin', 'Asia/Kolkata', 'Asia/Kathmandu', 'Australia/Lord_Howe', 'America/Santiago'];
-const dimensions: readonly ReportDimension[] = ['model', 'key', 'user', 'tag'];
+const dimensions: readonly ReportDimension[] = ['model', 'key', 'user', 'tag', 'tier', 'ending'];
 
 export const users: Readonly<Record<string, string | null>> = {
   key_1: 'ann',
@@ -64,13 +65,18 @@ export async function compareWithRows(db: Kysely<Database>, seed: number, questi
         ...(random() < 0.2 ? { userId: 'ann' } : {}),
         ...(random() < 0.2 ? { ownerId: 'bob' } : {}),
         ...(random() < 0.3 ? { tag: 'red' } : {}),
+        ...(random() < 0.1 ? { tier: 'flex' } : {}),
+        ...(random() < 0.1 ? { ending: 'client_left' } : {}),
       };
       const found = await reportUsage(db, { ...filter, timeZone, bounds, by });
-      const reported = found.map(({ bucket, model, key, user, tag, requests, prompt_tokens: prompt, cost }) =>
-        [bucket, model, key, user, tag, requests, prompt, cost].join(' '),
+      const reported = found.map(
+        ({ bucket, model, key, user, tag, tier, ending, requests, prompt_tokens: prompt, cost }) =>
+          [bucket, model, key, user, tag, tier, ending, requests, prompt, cost].join(' '),
       );
       const question_ = JSON.stringify({ stage, seed, timeZone, width, bounds, by, filter });
       assert.deepEqual(reported.sort(), naive(rows, filter, bounds, by).sort(), question_);
+      const { tag: _, ...untagged } = filter;
+      await compareLatencies(db, rows, { ...untagged, from, to, by: by.filter((one) => one !== 'tag') }, question_);
       if (bounds.length === 2) {
         const spent = rows.filter(
           (row) => row.accountId === filter.accountId && from <= row.endedAt && row.endedAt < to,
@@ -144,7 +150,9 @@ const labels = (tags: string | null): readonly string[] => (tags === null ? [] :
 
 function naive(
   rows: readonly UsageRow[],
-  filter: Readonly<Partial<Record<'accountId' | 'modelId' | 'keyId' | 'userId' | 'ownerId' | 'tag', string>>>,
+  filter: Readonly<
+    Partial<Record<'accountId' | 'modelId' | 'keyId' | 'userId' | 'ownerId' | 'tag' | 'tier' | 'ending', string>>
+  >,
   bounds: readonly number[],
   by: readonly ReportDimension[],
 ): string[] {
@@ -158,6 +166,8 @@ function naive(
     if (filter.userId !== undefined && user !== filter.userId) continue;
     if (filter.ownerId !== undefined && user !== filter.ownerId) continue;
     if (filter.tag !== undefined && !tags.includes(filter.tag)) continue;
+    if (filter.tier !== undefined && filter.tier !== row.tier) continue;
+    if (filter.ending !== undefined && filter.ending !== row.ending) continue;
     const bucket = bounds.findLastIndex((bound) => bound <= row.endedAt);
     const shown = filter.tag === undefined ? tags : [filter.tag];
     for (const tag of by.includes('tag') ? shown : [null]) {
@@ -167,6 +177,8 @@ function naive(
         by.includes('key') ? row.keyId : null,
         by.includes('user') ? user : null,
         tag,
+        by.includes('tier') ? row.tier : null,
+        by.includes('ending') ? row.ending : null,
       ].join(' ');
       const sum = sums.get(name) ?? { requests: 0, prompt: 0, cost: 0n };
       sums.set(name, sum);
@@ -176,4 +188,61 @@ function naive(
     }
   }
   return [...sums].map(([name, { requests, prompt, cost }]) => `${name} ${requests} ${prompt} ${cost}`);
+}
+
+/** Percentiles are those of the rows, to the width of a range; the numbers of requests are exact. */
+async function compareLatencies(
+  db: Kysely<Database>,
+  rows: readonly UsageRow[],
+  request: LatencyRequest,
+  question: string,
+): Promise<void> {
+  const { from, to, by } = request;
+  const groups = new Map<string, { first: number[]; total: number[] }>();
+  const meant = rows.filter(
+    (row) =>
+      row.accountId === request.accountId &&
+      from <= row.endedAt &&
+      row.endedAt < to &&
+      (request.modelId ?? row.modelId) === row.modelId &&
+      (request.keyId ?? row.keyId) === row.keyId &&
+      (request.userId ?? ownerOf(row)) === ownerOf(row) &&
+      (request.ownerId ?? ownerOf(row)) === ownerOf(row) &&
+      (request.tier ?? row.tier) === row.tier &&
+      (request.ending ?? row.ending) === row.ending,
+  );
+  for (const row of meant) {
+    const name = [
+      by.includes('model') ? row.modelId : null,
+      by.includes('key') ? row.keyId : null,
+      by.includes('user') ? ownerOf(row) : null,
+      by.includes('tier') ? (row.tier ?? null) : null,
+      by.includes('ending') ? row.ending : null,
+    ].join(' ');
+    const group = groups.get(name) ?? { first: [], total: [] };
+    groups.set(name, group);
+    if (row.firstTokenMs !== null) group.first.push(row.firstTokenMs);
+    group.total.push(row.totalMs);
+  }
+  const found = await reportLatency(db, request);
+  const nameOf = ({ model, key, user, tier, ending }: LatencyRow) => [model, key, user, tier, ending].join(' ');
+  assert.deepEqual(found.map(nameOf).sort(), [...groups.keys()].sort(), question);
+  for (const row of found) {
+    const { first, total } = groups.get(nameOf(row))!;
+    for (const [{ requests, p50, p95 }, times] of [
+      [row.firstToken, first],
+      [row.total, total],
+    ] as const) {
+      times.sort((one, other) => one - other);
+      assert.equal(requests, times.length, question);
+      for (const [share, reported] of [
+        [0.5, p50],
+        [0.95, p95],
+      ] as const) {
+        const right = times[Math.ceil(share * times.length) - 1];
+        if (right === undefined) assert.equal(reported, null, question);
+        else assert.ok(Math.abs(reported! - right) <= right * 0.2 + 1, `${reported} for ${right}, ${question}`);
+      }
+    }
+  }
 }

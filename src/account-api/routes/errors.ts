@@ -53,7 +53,8 @@ export function refusedObject(row: RefusedRequest) {
   };
 }
 
-const { tag: _, group_by: __, ...reportFields } = reportQuery.properties;
+// Refused requests have neither label, tier nor ending.
+const { tag: _, service_tier: _tier, ending: _ending, group_by: __, ...reportFields } = reportQuery.properties;
 const errorGroups = ['model', 'api_key_id', 'user_id', 'error_code'] as const;
 const dimensions = { model: 'model', api_key_id: 'key', user_id: 'user', error_code: 'code' } as const;
 

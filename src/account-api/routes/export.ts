@@ -102,6 +102,8 @@ const bucketColumns = {
   api_key_id: 'text',
   user_id: 'text',
   tag: 'text',
+  service_tier: 'text',
+  ending: 'text',
 } as const satisfies Columns;
 const usageColumns = {
   ...bucketColumns,

@@ -1,61 +1,48 @@
 import Type from 'typebox';
+import type { Static } from 'typebox';
 
 import { dollarDecimal } from '../../platform/dollars.ts';
 import { ApiError } from '../../platform/errors.ts';
 import { parseUuid, uuidText } from '../../platform/ids/uuid.ts';
 import { StoreError } from '../../store/store-error.ts';
-import type { Ending } from '../../store/ledger.ts';
+import type { LatencyRow } from '../../store/reports/latency.ts';
 import type { RefundSum, ReportRow } from '../../store/reports/reports.ts';
 import { dateAt, nextDay, startOfDate, startOfDay } from '../../platform/calendar/time-zone.ts';
 import { generationReceipts, generationSummary, generationSummarySchema, receiptSchema } from '../generation-object.ts';
 import { notThere } from '../input.ts';
-import { askedReport, filterOf, filterQuery, reportQuery, spanQuery, timeZoneOf } from '../report-request.ts';
+import {
+  askedReport,
+  askedSpan,
+  filterOf,
+  filterQuery,
+  latencyDimensions,
+  latencyQuery,
+  reportQuery,
+  spanQuery,
+  timeZoneOf,
+} from '../report-request.ts';
 import type { AskedReport } from '../report-request.ts';
 import { everyRole, route } from '../route.ts';
 import type { AccountRoute, Call } from '../route.ts';
 import { visibleUsage } from '../visible-usage.ts';
-import { listSchema, nullable, page, pageLimit, pageQuery, secondsOf, wholeOf } from '../wire.ts';
+import { listSchema, nullable, page, pageLimit, pageQuery, secondsOf, wholeListSchema, wholeOf } from '../wire.ts';
 
 const tag = 'Usage';
 const seen = 'Developers and viewers see requests of their own keys, and the sums of the whole account.';
-
-export const endings = [
-  'finished',
-  'credit',
-  'client_left',
-  'reader_stalled',
-  'revoked',
-  'failed',
-  'deadline',
-  'drained',
-  'cancelled',
-  'lost',
-  'crashed',
-] as const satisfies readonly Ending[];
 
 /** Selects requests; also for exports. */
 export const generationQuery = {
   ...spanQuery,
   ...filterQuery,
-  ending: Type.Optional(Type.Enum([...endings])),
   error_code: Type.Optional(Type.String({ minLength: 1, maxLength: 64 })),
   streamed: Type.Optional(Type.Boolean()),
 };
 
-interface GenerationQuery {
-  readonly start_time?: number;
-  readonly end_time?: number;
-  readonly model?: string;
-  readonly api_key_id?: string;
-  readonly user_id?: string;
-  readonly tag?: string;
-  readonly ending?: Ending;
-  readonly error_code?: string;
-  readonly streamed?: boolean;
-}
+const generationFields = Type.Object(generationQuery);
+type GenerationQuery = Static<typeof generationFields>;
 
 export function generationFilter(call: Pick<Call, 'account' | 'principal'> & { readonly query: GenerationQuery }) {
-  const { start_time: start, end_time: end, ending, error_code: errorCode, streamed } = call.query;
+  const { start_time: start, end_time: end, error_code: errorCode, streamed } = call.query;
   if (start !== undefined && end !== undefined && start >= end)
     throw new ApiError('unsupported_value', 'start_time must be before end_time.', { param: 'start_time' });
   return {
@@ -63,7 +50,6 @@ export function generationFilter(call: Pick<Call, 'account' | 'principal'> & { r
     ...visibleUsage(call),
     ...(start === undefined ? {} : { from: start * 1000 }),
     ...(end === undefined ? {} : { to: end * 1000 }),
-    ...(ending === undefined ? {} : { ending }),
     ...(errorCode === undefined ? {} : { errorCode }),
     ...(streamed === undefined ? {} : { streamed }),
   };
@@ -75,6 +61,10 @@ const groupFields = {
   api_key_id: nullable(Type.String()),
   user_id: nullable(Type.String()),
   tag: nullable(Type.String()),
+  service_tier: nullable(
+    Type.String({ description: 'null also for requests from before there were tiers, and for removed ones.' }),
+  ),
+  ending: nullable(Type.String()),
 };
 
 /** The answer of a report. */
@@ -113,6 +103,19 @@ const costFields = {
   line_item: Type.Enum(['usage', 'refunds']),
   ...groupFields,
 };
+
+const { tag: _tag, ...latencyGroups } = groupFields;
+const milliseconds = nullable(Type.Integer({ description: 'Right to a few per cent; null: no such requests.' }));
+
+const latencySchema = Type.Object({
+  object: Type.Literal('latency'),
+  num_model_requests: Type.Integer(),
+  first_token_p50_ms: milliseconds,
+  first_token_p95_ms: milliseconds,
+  total_p50_ms: milliseconds,
+  total_p95_ms: milliseconds,
+  ...latencyGroups,
+});
 
 export const usageRoutes: readonly AccountRoute[] = [
   route({
@@ -285,6 +288,24 @@ export const usageRoutes: readonly AccountRoute[] = [
   }),
   route({
     method: 'get',
+    path: '/v1/latency',
+    operationId: 'getLatency',
+    tag,
+    summary: 'Get latencies as percentiles',
+    description: `Time to the first token and whole time of the requests that ended in a span, failed ones too unless an ending is given. Of days whose requests have no details any more, only whole days of UTC are counted. ${seen}`,
+    access: everyRole,
+    query: latencyQuery,
+    answers: [{ status: 200, description: 'One row per group with usage.', schema: wholeListSchema(latencySchema) }],
+    handle: async (call) => {
+      const by = latencyDimensions(call.query.group_by);
+      const { from, to } = askedSpan(call);
+      const asked = { ...filterOf(call, by), from, to, by };
+      const rows = await readable(call.services.operations.repositories.reportLatency(asked));
+      return page(rows.toSorted((a, b) => b.total.requests - a.total.requests).map(latencyResult));
+    },
+  }),
+  route({
+    method: 'get',
     path: '/v1/costs',
     operationId: 'getCosts',
     tag,
@@ -302,6 +323,19 @@ export const usageRoutes: readonly AccountRoute[] = [
     },
   }),
 ];
+
+const latencyResult = ({ firstToken, total, ...groups }: LatencyRow) => {
+  const { tag: _, ...named } = groupOf({ ...groups, tag: null });
+  return {
+    object: 'latency' as const,
+    num_model_requests: total.requests,
+    first_token_p50_ms: firstToken.p50,
+    first_token_p95_ms: firstToken.p95,
+    total_p50_ms: total.p50,
+    total_p95_ms: total.p95,
+    ...named,
+  };
+};
 
 export function usageResult(row: ReportRow) {
   return {
@@ -327,11 +361,15 @@ export function costResult(row: ReportRow | RefundSum) {
   };
 }
 
-const groupOf = ({ model, key, user, tag: label }: Pick<ReportRow, 'model' | 'key' | 'user' | 'tag'>) => ({
+type Grouped = Pick<ReportRow, 'model' | 'key' | 'user' | 'tag' | 'tier' | 'ending'>;
+
+const groupOf = ({ model, key, user, tag: label, tier, ending }: Grouped) => ({
   model,
   api_key_id: key,
   user_id: user,
   tag: label,
+  service_tier: tier,
+  ending,
 });
 
 export function bucketPage<Row extends { readonly bucket: number }>(

@@ -293,11 +293,11 @@ export const usageCommands: readonly CommandRow[] = [
         const from = Math.floor((to - days * dayMs) / hourMs) * hourMs;
         const span = { ...(month ?? { from, to }), ...(account === undefined ? {} : { accountId: account }) };
         if (by === 'tag') return await repositories.sumUsageByTag(span);
-        if (by === 'month') return byMonth(await repositories.sumUsage({ ...span, by: 'day' }));
-        return await repositories.sumUsage({ ...span, by });
+        if (by === 'month') return byMonth(await repositories.sumUsage({ ...span, by: ['day'] }));
+        return await repositories.sumUsage({ ...span, by: [by] });
       });
       const rows = sums.map((sum) => ({
-        [by]: by === 'day' ? dayOf(sum) : sum.group,
+        [by]: by === 'day' ? dayOf(sum) : sum.groups[0],
         requests: sum.requests,
         prompt_tokens: sum.promptTokens,
         cached_tokens: sum.cachedTokens,
@@ -339,16 +339,16 @@ interface RevenueOptions {
   readonly month?: { readonly from: number; readonly to: number };
 }
 
-const dayOf = ({ group }: UsageSum): string => new Date(Number(group)).toISOString().slice(0, 10);
+const dayOf = ({ groups }: UsageSum): string => new Date(Number(groups[0])).toISOString().slice(0, 10);
 
 /** Sums of days → of their calendar months. */
 function byMonth(days: readonly UsageSum[]): readonly UsageSum[] {
   const months = new Map<string, UsageSum>();
   for (const day of days) {
-    const group = dayOf(day).slice(0, 7);
-    const sum = months.get(group);
-    months.set(group, {
-      group,
+    const month = dayOf(day).slice(0, 7);
+    const sum = months.get(month);
+    months.set(month, {
+      groups: [month],
       requests: (sum?.requests ?? 0) + day.requests,
       promptTokens: (sum?.promptTokens ?? 0) + day.promptTokens,
       cachedTokens: (sum?.cachedTokens ?? 0) + day.cachedTokens,
@@ -358,5 +358,5 @@ function byMonth(days: readonly UsageSum[]): readonly UsageSum[] {
       unchargedMicrocents: (sum?.unchargedMicrocents ?? 0n) + day.unchargedMicrocents,
     });
   }
-  return [...months.values()].toSorted((a, b) => (a.group < b.group ? -1 : 1));
+  return [...months.values()].toSorted((a, b) => (a.groups[0]! < b.groups[0]! ? -1 : 1));
 }

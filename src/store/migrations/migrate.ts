@@ -17,6 +17,7 @@ import { warnings } from './107-warnings.ts';
 import { heads } from './108-heads.ts';
 import { history } from './109-history.ts';
 import { accountViews } from './110-account-views.ts';
+import { usageByTier } from './111-usage-by-tier.ts';
 import { modelBudgets } from './112-model-budgets.ts';
 import { tierMultiples } from './113-tier-multiples.ts';
 import type { Step } from './step.ts';
@@ -36,6 +37,7 @@ export const steps: Record<string, Step> = {
   '108-heads': heads,
   '109-history': history,
   '110-account-views': accountViews,
+  '111-usage-by-tier': usageByTier,
   '112-model-budgets': modelBudgets,
   '113-tier-multiples': tierMultiples,
 };

@@ -18,6 +18,7 @@ export async function timeZoneOf(db: Db, accountId: string): Promise<string> {
 export async function placesOf(db: Db, accountId: string, timeZone: string): Promise<SumPlaces> {
   return {
     closed: await closedBefore(db),
+    tiersClosed: await closedBefore(db, 'usage_tier_hour'),
     days: await daysOf(db, accountId, timeZone),
     keptSince: await keptSinceOf(db),
   };

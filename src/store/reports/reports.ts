@@ -1,5 +1,5 @@
 /** Reports of one account: its usage totals, in buckets of its time zone (docs/usage.md). */
-import type { Kysely } from 'kysely';
+import type { Kysely, Selectable } from 'kysely';
 import type { Database } from '../database.ts';
 import { placesOf, timeZoneOf } from './account-usage.ts';
 import { inOneMoment } from '../one-moment.ts';
@@ -10,7 +10,7 @@ type Db = Kysely<Database>;
 
 export type ReportDimension = SumDimension | 'user';
 
-/** The sums of a bucket for a model, a key, a user, a label, as requested; dimensions that were not requested are null. */
+/** The sums of a bucket for a model, a key, a user, a label, a tier, an ending, as requested; dimensions that were not requested are null. */
 export interface ReportRow extends BucketSum {
   /** Also null for a key without a user. */
   readonly user: string | null;
@@ -25,7 +25,7 @@ export interface ReportRequest extends SumFilter {
 }
 
 /**
- * Sums usage in buckets, ordered by bucket, model, key, user and label; empty groups are omitted. A request with several labels counts
+ * Sums usage in buckets, ordered by bucket, model, key, user, label, tier and ending; empty groups are omitted. A request with several labels counts
  * under each, one without labels under none. Rejects with `invalid` if there are too many groups.
  */
 export async function reportUsage(db: Db, request: ReportRequest): Promise<readonly ReportRow[]> {
@@ -42,7 +42,7 @@ export async function reportUsage(db: Db, request: ReportRequest): Promise<reado
 }
 
 /** The part of a bucket's charges that was refunded, grouped by the charged requests. */
-export interface RefundSum extends Pick<ReportRow, 'bucket' | 'model' | 'key' | 'user' | 'tag'> {
+export interface RefundSum extends Pick<ReportRow, 'bucket' | 'model' | 'key' | 'user' | 'tag' | 'tier' | 'ending'> {
   readonly amountMicrocents: bigint;
 }
 
@@ -69,6 +69,8 @@ export async function reportRefunds(db: Db, request: ReportRequest): Promise<rea
       if (request.keyId !== undefined && request.keyId !== row.key_id) continue;
       if (request.userId !== undefined && request.userId !== user) continue;
       if (request.ownerId !== undefined && (request.ownerId !== user || !owners.has(row.key_id))) continue;
+      if (request.tier !== undefined && request.tier !== row.tier) continue;
+      if (request.ending !== undefined && request.ending !== row.ending) continue;
       if (request.tag !== undefined && !tags.includes(request.tag)) continue;
       const bucket = bounds.findLastIndex((bound) => bound <= at);
       const shown = request.tag === undefined ? tags : [request.tag];
@@ -79,6 +81,8 @@ export async function reportRefunds(db: Db, request: ReportRequest): Promise<rea
           key: by.includes('key') ? row.key_id : null,
           user: by.includes('user') ? user : null,
           tag,
+          tier: by.includes('tier') ? row.tier : null,
+          ending: by.includes('ending') ? row.ending : null,
         };
         const name = JSON.stringify(group);
         const sum = sums.get(name)?.amountMicrocents ?? 0n;
@@ -91,12 +95,14 @@ export async function reportRefunds(db: Db, request: ReportRequest): Promise<rea
 
 const requestsAtOnce = 500;
 
+type ChargedRow = Pick<Selectable<Database['usage']>, 'model_id' | 'key_id' | 'tags' | 'tier' | 'ending'>;
+
 async function usageOf(db: Db, accountId: string, requestIds: readonly Uint8Array[]) {
-  const found = new Map<string, { readonly model_id: string; readonly key_id: string; readonly tags: string | null }>();
+  const found = new Map<string, ChargedRow>();
   for (let at = 0; at < requestIds.length; at += requestsAtOnce) {
     const rows = await db
       .selectFrom('usage')
-      .select(['request_id', 'model_id', 'key_id', 'tags'])
+      .select(['request_id', 'model_id', 'key_id', 'tags', 'tier', 'ending'])
       .where('request_id', 'in', requestIds.slice(at, at + requestsAtOnce))
       .where('account_id', '=', accountId)
       .execute();
@@ -234,7 +240,7 @@ const toRefund = (row: {
   reference: row.reference,
 });
 
-async function ownersOf(db: Db, accountId: string): Promise<ReadonlyMap<string, string | null>> {
+export async function ownersOf(db: Db, accountId: string): Promise<ReadonlyMap<string, string | null>> {
   const keys = await db.selectFrom('api_key').select(['id', 'user_id']).where('account_id', '=', accountId).execute();
   return new Map(keys.map(({ id, user_id: user }) => [id, user]));
 }
@@ -247,7 +253,7 @@ function ofUsers(
   const rows = new Map<string, ReportRow & Sums>();
   for (const sum of sums) {
     const row = { ...sum, user: owners.get(sum.key!) ?? null, key: byKey ? sum.key : null };
-    const name = JSON.stringify([row.bucket, row.model, row.key, row.user, row.tag]);
+    const name = JSON.stringify([row.bucket, row.model, row.key, row.user, row.tag, row.tier, row.ending]);
     const there = rows.get(name);
     rows.set(name, there === undefined ? row : addSums(there, row));
   }

@@ -1,6 +1,6 @@
 /**
  * Usage sums that reports read instead of usage rows (money.md, "Ten million usage rows"): by hour (`usage_hour`), by label
- * (`usage_tag_hour`), and by day of an account's time zone (`usage_day`, `usage_tag_day`). All are recomputed from usage, never
+ * (`usage_tag_hour`), and by day of an account's time zone (`usage_day`, `usage_tag_day`). Those by service tier are in tier-roll-ups.ts. All are recomputed from usage, never
  * incremented, so the job may run at any time and any number of times.
  */
 import { sql, type Insertable, type Kysely, type Selectable } from 'kysely';
@@ -18,6 +18,7 @@ import {
   type QuarterSums,
   type Sums,
 } from './usage-expressions.ts';
+import { recomputeTiers } from './tier-roll-ups.ts';
 import { inMonthsOf } from './usage-months.ts';
 import { sumBuckets } from './usage-sums.ts';
 
@@ -28,7 +29,7 @@ export const completeBefore = (now: number): number => Math.floor(now / hourMs) 
 
 /**
  * Writes usage_hour and usage_tag_hour: all complete hours since the last one written. Reports read rows of later hours, so an hour is
- * summed once. Returns the number of hours written.
+ * summed once. Returns the number of hours written. What is summed by tier follows them.
  */
 export async function recomputeUsageHours(db: Db, request: { readonly now: number }): Promise<number> {
   const until = completeBefore(request.now);
@@ -36,6 +37,7 @@ export async function recomputeUsageHours(db: Db, request: { readonly now: numbe
   // One day at a time: the sums are read first, and each hour is a short separate write, so settlements do not wait.
   for (let start = await missedSince(db); start < until; start += 24 * hourMs)
     written += await writeHours(db, start, Math.min(start + 24 * hourMs, until));
+  await recomputeTiers(db, until);
   return written;
 }
 
@@ -124,21 +126,25 @@ async function addDays(
   const places = { closed, days: undefined, keptSince: await keptSinceOf(db) };
   const ofDays = async (by: readonly ('model' | 'key' | 'tag')[]) =>
     bounds.length === 1 ? [] : await sumBuckets(db, { accountId: id }, { bounds, by, places });
-  const days = (await ofDays(['model', 'key'])).map(({ bucket, model, key, tag: _, ...sums }) => ({
-    ...sums,
-    account_id: id,
-    day: bounds[bucket]!,
-    model_id: model!,
-    key_id: key!,
-  }));
-  const labelled = (await ofDays(['model', 'key', 'tag'])).map(({ bucket, model, key, tag, ...sums }) => ({
-    ...sums,
-    account_id: id,
-    day: bounds[bucket]!,
-    tag: tag!,
-    model_id: model!,
-    key_id: key!,
-  }));
+  const days = (await ofDays(['model', 'key'])).map(
+    ({ bucket, model, key, tag: _, tier: _tier, ending: _ending, ...sums }) => ({
+      ...sums,
+      account_id: id,
+      day: bounds[bucket]!,
+      model_id: model!,
+      key_id: key!,
+    }),
+  );
+  const labelled = (await ofDays(['model', 'key', 'tag'])).map(
+    ({ bucket, model, key, tag, tier: _tier, ending: _ending, ...sums }) => ({
+      ...sums,
+      account_id: id,
+      day: bounds[bucket]!,
+      tag: tag!,
+      model_id: model!,
+      key_id: key!,
+    }),
+  );
   await db.transaction().execute(async (transaction) => {
     // All days if the time zone has changed.
     const stale = until ?? 0;

@@ -64,7 +64,23 @@ export const listOf = (text: string | null): readonly string[] | null =>
 export const hourOfAll = sql<bigint>`hour + 0`;
 
 /** Hours before this one are summed up; rows of later ones are read. */
-export async function closedBefore(db: Kysely<Database>): Promise<number> {
-  const row = await db.selectFrom('usage_hour').select('hour').orderBy(hourOfAll, 'desc').limit(1).executeTakeFirst();
+export async function closedBefore(
+  db: Kysely<Database>,
+  table: 'usage_hour' | 'usage_tier_hour' = 'usage_hour',
+): Promise<number> {
+  const row = await db.selectFrom(table).select('hour').orderBy(hourOfAll, 'desc').limit(1).executeTakeFirst();
   return row === undefined ? 0 : Number(row.hour) + hourMs;
 }
+
+/** The day of usage_latency_day, by the index over the days of all accounts. */
+export const dayOfAll = sql<bigint>`day + 0`;
+
+/** Days before this one are in usage_latency_day; rows of later ones are read. */
+export async function latencyDaysBefore(db: Kysely<Database>): Promise<number> {
+  const days = db.selectFrom('usage_latency_day').select('day');
+  const row = await days.orderBy(dayOfAll, 'desc').limit(1).executeTakeFirst();
+  return row === undefined ? 0 : Number(row.day) + 24 * hourMs;
+}
+
+/** The tier of a row as roll-ups have it. Empty: from before there were tiers. */
+export const tierOfRow = sql<string>`coalesce(tier, '')`;

@@ -5,6 +5,8 @@ import { hourMs, nextDay, quarterMs, startOfDay } from '../../platform/calendar/
 export interface SumPlaces {
   /** Earlier hours are in usage_hour and final. */
   readonly closed: number;
+  /** The same of usage_tier_hour; omitted: nothing is read from it. */
+  readonly tiersClosed?: number;
   /** The days in usage_day, all before `until`. */
   readonly days: { readonly timeZone: string; readonly until: number } | undefined;
   /** Rows that ended earlier may be removed. */
@@ -36,7 +38,7 @@ const isHour = (ms: number): boolean => ms % hourMs === 0;
 /** Splits a span into segments. `bounds`: ascending, the ends of buckets. */
 export function segmentsOf(
   bounds: readonly number[],
-  { closed, days }: Omit<SumPlaces, 'keptSince'>,
+  { closed, days, hasQuarters = true }: Omit<SumPlaces, 'keptSince'> & { readonly hasQuarters?: boolean },
 ): { readonly segments: readonly Segment[]; readonly cuts: readonly CutHour[] } {
   const [from, to] = [bounds[0]!, bounds.at(-1)!];
   if (from >= to) return { segments: [], cuts: [] };
@@ -58,7 +60,7 @@ export function segmentsOf(
     [daysTo, to],
   ] as const) {
     if (restFrom >= restTo) continue;
-    const rest = hoursBetween(restFrom, restTo, { inner, closed });
+    const rest = hoursBetween(restFrom, restTo, { inner, closed, hasQuarters });
     segments.push(...rest.segments);
     cuts.push(...rest.cuts);
   }
@@ -69,7 +71,11 @@ export function segmentsOf(
 function hoursBetween(
   from: number,
   to: number,
-  { inner, closed }: { readonly inner: readonly number[]; readonly closed: number },
+  {
+    inner,
+    closed,
+    hasQuarters,
+  }: { readonly inner: readonly number[]; readonly closed: number; readonly hasQuarters: boolean },
 ): { readonly segments: readonly Segment[]; readonly cuts: readonly CutHour[] } {
   const cutting = new Map<number, number[]>();
   for (const bound of [from, ...inner.filter((one) => one > from && one < to), to])
@@ -79,7 +85,7 @@ function hoursBetween(
     }
   // An hour with several bounds, as in reports by the minute, or with a bound that is not at a quarter, needs its rows.
   const cuts = [...cutting].flatMap(([hour, [bound, ...others]]) =>
-    others.length === 0 && bound! % quarterMs === 0 && hour < closed
+    hasQuarters && others.length === 0 && bound! % quarterMs === 0 && hour < closed
       ? [{ hour, firstMs: bound! - hour, isAfter: bound! < to, isBefore: bound! > from }]
       : [],
   );

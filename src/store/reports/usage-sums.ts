@@ -8,7 +8,16 @@ import type { Database } from '../database.ts';
 import { refuseRemoved } from '../retention/retention.ts';
 import { StoreError } from '../store-error.ts';
 import { hourMs, quarterMs } from '../../platform/calendar/time-zone.ts';
-import { addSums, listOf, quarters, sumColumns, sumsOf, tagPattern, type Sums } from './usage-expressions.ts';
+import {
+  addSums,
+  listOf,
+  quarters,
+  sumColumns,
+  sumsOf,
+  tagPattern,
+  tierOfRow,
+  type Sums,
+} from './usage-expressions.ts';
 import { inMonthsOf } from './usage-months.ts';
 import { rollUpRange } from './usage-range.ts';
 import { runsOf, segmentsOf, type CutHour, type Segment, type SumPlaces } from './usage-segments.ts';
@@ -25,9 +34,12 @@ export interface SumFilter {
   /** Only by keys of this user, null: by keys without a user; the caller may see no others. */
   readonly ownerId?: string | null;
   readonly tag?: string;
+  /** The service tier that served the requests. */
+  readonly tier?: string;
+  readonly ending?: string;
 }
 
-export type SumDimension = 'model' | 'key' | 'tag';
+export type SumDimension = 'model' | 'key' | 'tag' | 'tier' | 'ending';
 
 /** The sums of a bucket; dimensions that were not requested are null. */
 export interface BucketSum extends Sums {
@@ -36,6 +48,9 @@ export interface BucketSum extends Sums {
   readonly model: string | null;
   readonly key: string | null;
   readonly tag: string | null;
+  /** Also null where it is not known: from before there were tiers, or of requests whose rows were removed before they were summed by it. */
+  readonly tier: string | null;
+  readonly ending: string | null;
 }
 
 export interface BucketRequest {
@@ -53,6 +68,7 @@ interface Question {
   readonly bounds: readonly number[];
   readonly by: readonly SumDimension[];
   readonly hasTags: boolean;
+  readonly hasTiers: boolean;
   readonly everywhere: boolean;
   readonly keptSince: number;
 }
@@ -67,15 +83,21 @@ export async function sumBuckets(
   { bounds, by, places, everywhere = false }: BucketRequest,
 ): Promise<readonly BucketSum[]> {
   const hasTags = filter.tag !== undefined || by.includes('tag');
-  const question: Question = { filter, bounds, by, hasTags, everywhere, keptSince: places.keptSince };
+  const hasTiers =
+    filter.tier !== undefined || filter.ending !== undefined || by.includes('tier') || by.includes('ending');
+  const question: Question = { filter, bounds, by, hasTags, hasTiers, everywhere, keptSince: places.keptSince };
   const sums = new Map<string, BucketSum>();
   const add = (bucket: number, { at: _, ...row }: SegmentRow): void => {
-    const name = JSON.stringify([bucket, row.model, row.key, row.tag]);
+    const name = JSON.stringify([bucket, row.model, row.key, row.tag, row.tier, row.ending]);
     const sum = sums.get(name);
     sums.set(name, sum === undefined ? { ...row, bucket } : addSums(sum, row));
     if (sums.size > groupsMax) throw tooManyGroups();
   };
-  const { segments, cuts } = segmentsOf(bounds, places);
+  const { segments, cuts } = segmentsOf(bounds, {
+    ...places,
+    // No roll-up has both labels and tiers, and that of tiers has neither days nor quarters.
+    ...(hasTiers ? { closed: hasTags ? 0 : (places.tiersClosed ?? 0), days: undefined, hasQuarters: false } : {}),
+  });
   for (const segment of segments) {
     // A whole hour counts for the bound that cuts it, until the part before the bound is moved.
     const ends = segment.place === 'hour' ? bounds.map((bound) => Math.floor(bound / hourMs) * hourMs) : bounds;
@@ -91,10 +113,15 @@ export async function sumBuckets(
   }
   return [...sums.values()]
     .filter((sum) => sum.requests > 0n)
-    .sort((a, b) => a.bucket - b.bucket || compare(a.model, b.model) || compare(a.key, b.key) || compare(a.tag, b.tag));
+    .sort(
+      (a, b) =>
+        a.bucket - b.bucket || dimensions.map((one) => compare(a[one], b[one])).find((order) => order !== 0) || 0,
+    );
 }
 
-const tooManyGroups = (): StoreError =>
+const dimensions = ['model', 'key', 'tag', 'tier', 'ending'] as const;
+
+export const tooManyGroups = (): StoreError =>
   new StoreError('invalid', `the report has more than ${groupsMax} groups: ask for fewer at a time`);
 
 const compare = (a: string | null, b: string | null): number => (a === b ? 0 : (a ?? '') < (b ?? '') ? -1 : 1);
@@ -116,7 +143,7 @@ function bucketAt(bounds: readonly number[], at: number): number {
   return low;
 }
 
-type SegmentRow = Sums & Pick<BucketSum, 'model' | 'key' | 'tag'> & { readonly at: bigint };
+type SegmentRow = Sums & Pick<BucketSum, (typeof dimensions)[number]> & { readonly at: bigint };
 
 /** `ends`: the ends of the buckets, rounded to the segment's unit. */
 async function readSegment(
@@ -169,16 +196,16 @@ async function readRollUp(
   return await grouped(query.select(sumsOf(sql`sum(requests)`) as never) as never, question, { from, at, tag });
 }
 
-/** One query for four tables with the same columns. */
+/** One query for tables with the same columns. */
 function rollUpOf(
   db: Db,
-  { filter, hasTags }: Question,
+  { filter, hasTags, hasTiers }: Question,
   place: 'day' | 'hour',
   span: { readonly from: number; readonly to: number; readonly among?: readonly number[] },
 ) {
   const { accountId, tag } = filter;
   return (db as Kysely<Record<string, Record<string, never>>>)
-    .selectFrom(hasTags ? (`usage_tag_${place}` as const) : (`usage_${place}` as const))
+    .selectFrom(hasTiers ? 'usage_tier_hour' : hasTags ? (`usage_tag_${place}` as const) : (`usage_${place}` as const))
     .where(rollUpRange({ accountId, tag, time: place, ...span }))
     .where(conditions(filter));
 }
@@ -257,10 +284,20 @@ async function readUsage(
 }
 
 /** Conditions on the columns that usage and its roll-ups share. */
-function conditions({ accountId, modelId, keyId, userId, ownerId }: SumFilter): RawBuilder<SqlBool> {
+export function conditions({
+  accountId,
+  modelId,
+  keyId,
+  userId,
+  ownerId,
+  tier,
+  ending,
+}: SumFilter): RawBuilder<SqlBool> {
   const all = [sql<SqlBool>`1 = 1`];
   if (modelId !== undefined) all.push(sql`model_id = ${modelId}`);
   if (keyId !== undefined) all.push(sql`key_id = ${keyId}`);
+  if (tier !== undefined) all.push(sql`tier = ${tier}`);
+  if (ending !== undefined) all.push(sql`ending = ${ending}`);
   for (const user of [userId, ownerId]) if (user !== undefined) all.push(isKeyOf(accountId, user));
   return sql`(${sql.join(all, sql` and `)})`;
 }
@@ -290,7 +327,9 @@ async function grouped<Also extends object = object>(
   const model = by.includes('model') ? sql<string>`model_id` : undefined;
   const key = by.includes('key') ? sql<string>`key_id` : undefined;
   let select = query.limit(groupsMax + 1);
-  const named = { at, model, key, tag };
+  const tier = by.includes('tier') ? tierOfRow : undefined;
+  const ending = by.includes('ending') ? sql<string>`ending` : undefined;
+  const named = { at, model, key, tag, tier, ending };
   for (const [name, expression] of Object.entries(named))
     if (expression !== undefined) select = select.select((expression as RawBuilder<string>).as(name)) as never;
   const groups = Object.values(named).filter((one) => one !== undefined);
@@ -301,5 +340,16 @@ async function grouped<Also extends object = object>(
   if (rows.length > groupsMax) throw tooManyGroups();
   return rows
     .filter((row) => isAlsoEmpty || (row.requests !== null && row.requests > 0n)) // an empty row if there is no grouping
-    .map((row) => ({ at: BigInt(from), model: null, key: null, tag: null, ...row }) as SegmentRow & Also);
+    .map(
+      (row) =>
+        ({
+          at: BigInt(from),
+          model: null,
+          key: null,
+          tag: null,
+          ...row,
+          tier: row.tier === '' ? null : (row.tier ?? null),
+          ending: row.ending === '' ? null : (row.ending ?? null),
+        }) as SegmentRow & Also,
+    );
 }

@@ -3,7 +3,7 @@ import { sql, type Kysely, type SqlBool } from 'kysely';
 import type { Ending, UsageRow } from '../ledger.ts';
 import { timeOfUuid } from '../../platform/ids/uuid.ts';
 import { keptSinceOf } from '../retention/retention.ts';
-import { storedOn, type Rows } from '../schema/codec.ts';
+import { storedOn, type Row, type Rows } from '../schema/codec.ts';
 import { toUsageRow, type UsageCursor } from './usage-rows.ts';
 import { tagPattern } from '../reports/usage-expressions.ts';
 import { inMonthsOf } from '../reports/usage-months.ts';
@@ -60,6 +60,7 @@ export async function listGenerations(
     .limit(limit + 1);
   if (request.modelId !== undefined) query = query.where('modelId', '=', request.modelId);
   if (request.keyId !== undefined) query = query.where('keyId', '=', request.keyId);
+  if (request.tier !== undefined) query = query.where('tier', '=', request.tier as Row<'usage'>['tier']);
   if (request.ending !== undefined) query = query.where('ending', '=', request.ending);
   if (request.errorCode !== undefined) query = query.where('errorCode', '=', request.errorCode);
   if (request.streamed !== undefined) query = query.where('streamed', '=', request.streamed);

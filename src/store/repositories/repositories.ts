@@ -44,6 +44,7 @@ import * as accountPrices from './account-prices.ts';
 import * as transfers from './transfers.ts';
 import * as usageRows from './usage-rows.ts';
 import * as usageTotals from './usage-totals.ts';
+import * as latency from '../reports/latency.ts';
 import * as closing from '../proofs/close-day.ts';
 import * as proving from '../proofs/prove-row.ts';
 import * as signingKeys from '../proofs/signing-keys.ts';
@@ -245,6 +246,7 @@ const storedOperations = {
   findChange: changes.findChange,
   sumUsage: usageTotals.sumUsage,
   sumUsageByTag: usageTotals.sumUsageByTag,
+  reportLatency: latency.reportLatency,
   recomputeUsageHours: rollUps.recomputeUsageHours,
   recomputeUsageDays: (db: Kysely<Database>, _request: object) => rollUps.recomputeUsageDays(db),
   closeDay: closing.closeDay,

@@ -10,12 +10,10 @@ import type { UsageFilter } from './usage-rows.ts';
 
 type Db = Kysely<Database>;
 
-/**
- * Sums of usage. `group` is the model, the key, the account, account and model with a space between them, or the start of the UTC day, as
- * requested; empty for a single total.
- */
+/** Sums of usage. */
 export interface UsageSum {
-  readonly group: string;
+  /** What was asked for, in that order: models, keys, accounts, starts of UTC days. Empty for a single total. */
+  readonly groups: readonly string[];
   readonly requests: number;
   readonly promptTokens: number;
   readonly cachedTokens: number;
@@ -34,18 +32,19 @@ export async function sumUsage(
   request: UsageFilter & {
     readonly from: number;
     readonly to: number;
-    readonly by?: Grouping;
+    readonly by?: readonly Grouping[];
   },
 ): Promise<readonly UsageSum[]> {
-  const { by } = request;
+  const { by = [] } = request;
   return await inOneMoment(db, async (moment) =>
     addUp(
       await inParts(
         request,
         await closedBefore(moment),
         (part) => sumRaw(moment, part, by),
-        (part) => sumHours(moment, 'usage_hour', part, groupOf(by, 'hour')),
+        (part) => sumHours(moment, 'usage_hour', part, groupsOf(by, 'hour')),
       ),
+      by.length,
     ),
   );
 }
@@ -61,8 +60,9 @@ export async function sumUsageByTag(
         request,
         await closedBefore(moment),
         (part) => sumRawTags(moment, part),
-        (part) => sumHours(moment, 'usage_tag_hour', part, sql<string>`tag`),
+        (part) => sumHours(moment, 'usage_tag_hour', part, [sql<string>`tag`]),
       ),
+      1,
     ),
   );
 }
@@ -86,21 +86,22 @@ async function inParts(
   ];
 }
 
-type Grouping = 'model' | 'key' | 'account' | 'account_and_model' | 'day' | undefined;
+type Grouping = 'model' | 'key' | 'account' | 'day';
+type Group = RawBuilder<string | bigint>;
 
-type SumRow = Readonly<Record<'requests' | TokenColumn | 'cost' | 'uncharged', bigint>> & {
-  readonly group: string | bigint;
+type SumRow = Readonly<Record<TokenColumn | 'cost' | 'uncharged', bigint>> & {
+  readonly requests: bigint | null;
+  readonly [group: `group_${number}`]: string | bigint;
 };
 
-async function sumRaw(db: Db, filter: Part, by: Grouping): Promise<readonly SumRow[]> {
+async function sumRaw(db: Db, filter: Part, by: readonly Grouping[]): Promise<readonly SumRow[]> {
   if (filter.from >= filter.to) return [];
   await refuseRemoved(db, filter, await keptSinceOf(db));
-  const group = groupOf(by, 'ended_at');
-  return await rawUsage(db, filter)
-    .select(group.as('group'))
-    .select(sumsOf(sql`count(*)`))
-    .groupBy(group)
-    .execute();
+  const groups = groupsOf(by, 'ended_at');
+  const query = rawUsage(db, filter)
+    .select(named(groups))
+    .select(sumsOf(sql`count(*)`));
+  return await (groups.length === 0 ? query : query.groupBy(groups)).execute();
 }
 
 async function sumRawTags(db: Db, filter: Part): Promise<readonly SumRow[]> {
@@ -112,7 +113,7 @@ async function sumRawTags(db: Db, filter: Part): Promise<readonly SumRow[]> {
     .select(sumsOf(sql`count(*)`))
     .groupBy('tags')
     .execute();
-  return rows.flatMap(({ tags, ...sums }) => listOf(tags)!.map((group) => ({ ...sums, group })));
+  return rows.flatMap(({ tags, ...sums }) => listOf(tags)!.map((tag) => ({ ...sums, group_0: tag })));
 }
 
 function rawUsage(db: Db, filter: Part) {
@@ -133,47 +134,48 @@ function sumHours(
   db: Db,
   table: 'usage_hour' | 'usage_tag_hour',
   filter: Part,
-  group: RawBuilder<string | bigint>,
+  groups: readonly Group[],
 ): Promise<readonly SumRow[]> {
   if (filter.from >= filter.to) return Promise.resolve([]);
   const hour = filter.accountId === undefined ? hourOfAll : sql<bigint>`hour`;
   let query = (db as Kysely<Pick<Database, 'usage_hour'>>)
     .selectFrom(table as 'usage_hour') // both have these columns
-    .select(group.as('group'))
+    .select(named(groups))
     .select(sumsOf(sql`sum(requests)`))
     .where(hour, '>=', BigInt(filter.from))
-    .where(hour, '<', BigInt(filter.to))
-    .groupBy(group);
+    .where(hour, '<', BigInt(filter.to));
+  if (groups.length > 0) query = query.groupBy(groups);
   if (filter.accountId !== undefined) query = query.where('account_id', '=', filter.accountId);
   if (filter.keyId !== undefined) query = query.where('key_id', '=', filter.keyId);
   if (filter.modelId !== undefined) query = query.where('model_id', '=', filter.modelId);
   return query.execute();
 }
 
-function groupOf(by: Grouping, timeColumn: 'ended_at' | 'hour'): RawBuilder<string | bigint> {
-  switch (by) {
-    case 'model':
-      return sql<string>`model_id`;
-    case 'key':
-      return sql<string>`key_id`;
-    case 'account':
-      return sql<string>`account_id`;
-    case 'account_and_model':
-      return sql<string>`account_id || ' ' || model_id`;
-    case 'day':
-      return sql<bigint>`${sql.ref(timeColumn)} - ${sql.ref(timeColumn)} % ${sql.lit(24 * hourMs)}`;
-    case undefined:
-      return sql<string>`cast('' as text)`; // PostgreSQL refuses a bare constant in group by
-  }
-}
+const named = (groups: readonly Group[]) => groups.map((group, at) => group.as(`group_${at}` as const));
 
-function addUp(rows: readonly SumRow[]): readonly UsageSum[] {
+const groupsOf = (by: readonly Grouping[], timeColumn: 'ended_at' | 'hour'): readonly Group[] =>
+  by.map((one) => {
+    switch (one) {
+      case 'model':
+        return sql<string>`model_id`;
+      case 'key':
+        return sql<string>`key_id`;
+      case 'account':
+        return sql<string>`account_id`;
+      case 'day':
+        return sql<bigint>`${sql.ref(timeColumn)} - ${sql.ref(timeColumn)} % ${sql.lit(24 * hourMs)}`;
+    }
+  });
+
+function addUp(rows: readonly SumRow[], by: number): readonly UsageSum[] {
   const sums = new Map<string, UsageSum>();
   for (const row of rows) {
-    const group = String(row.group);
-    const sum = sums.get(group);
-    sums.set(group, {
-      group,
+    if (row.requests === null || row.requests === 0n) continue; // without groups there is a row of nothing
+    const groups = Array.from({ length: by }, (_, at) => String(row[`group_${at}`]));
+    const name = JSON.stringify(groups);
+    const sum = sums.get(name);
+    sums.set(name, {
+      groups,
       requests: (sum?.requests ?? 0) + Number(row.requests),
       promptTokens: (sum?.promptTokens ?? 0) + Number(row.prompt_tokens),
       cachedTokens: (sum?.cachedTokens ?? 0) + Number(row.cached_tokens),
@@ -183,5 +185,10 @@ function addUp(rows: readonly SumRow[]): readonly UsageSum[] {
       unchargedMicrocents: (sum?.unchargedMicrocents ?? 0n) + row.uncharged,
     });
   }
-  return [...sums.values()].sort((a, b) => (a.group < b.group ? -1 : 1));
+  return [...sums.values()].sort((a, b) => byGroups(a.groups, b.groups));
+}
+
+function byGroups(a: readonly string[], b: readonly string[]): number {
+  const at = a.findIndex((one, index) => one !== b[index]);
+  return at === -1 ? 0 : a[at]! < b[at]! ? -1 : 1;
 }

@@ -6,7 +6,7 @@
 import { sql, type Kysely } from 'kysely';
 import { hourMs } from '../../platform/calendar/time-zone.ts';
 import type { Database } from '../database.ts';
-import { closedBefore, hourOfAll } from '../reports/usage-expressions.ts';
+import { closedBefore, hourOfAll, latencyDaysBefore } from '../reports/usage-expressions.ts';
 import { inMonthsOf } from '../reports/usage-months.ts';
 import { StoreError } from '../store-error.ts';
 
@@ -115,6 +115,8 @@ async function boundFor(
     ['recent', now - keptDaysMin * dayMs],
     ['statements', await statementsIssuedUntil(db)],
     ['roll-ups', await closedBefore(db)],
+    ['roll-ups', await closedBefore(db, 'usage_tier_hour')],
+    ['roll-ups', await latencyDaysBefore(db)],
   ];
   const [limitedBy, at] = limits.reduce((one, other) => (other[1] < one[1] ? other : one));
   return { keptSince: Math.max(0, Math.floor(at / dayMs) * dayMs), limitedBy };

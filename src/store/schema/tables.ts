@@ -395,6 +395,32 @@ const usage_tag_day = table(
   { key: ['account_id', 'day', 'tag', 'model_id', 'key_id'], indexes: { tag: ['account_id', 'tag', 'day'] } },
 );
 
+const tierGroups = { model_id: text, key_id: text, tier: text, ending: text };
+
+/**
+ * Sums by service tier and ending; both are empty where they are not known. They are apart from usage_hour, because few reports are divided
+ * by them.
+ */
+const usage_tier_hour = table(
+  { account_id: text, hour: time, ...tierGroups, ...sums },
+  { key: ['account_id', 'hour', 'model_id', 'key_id', 'tier', 'ending'], indexes: { of_all: hoursOfAll } },
+);
+
+/** How many requests of a UTC day took how long (reports/latency-buckets.ts). By the day, because hours would be as many rows as usage. */
+const usage_latency_day = table(
+  {
+    account_id: text,
+    day: time,
+    ...tierGroups,
+    /** Requests by the range of their time to the first token and of their whole time, such as `{"f21":3,"t38":3}`. */
+    counts: text,
+  },
+  {
+    key: ['account_id', 'day', 'model_id', 'key_id', 'tier', 'ending'],
+    indexes: { of_all: { on: '(day + 0)' } },
+  },
+);
+
 const usage_days = table({
   account_id: text.primary,
   /** The time zone of the days: if it is not the account's, they are useless. */
@@ -1509,6 +1535,8 @@ export const tables = {
   usage_head,
   usage_leaves,
   history,
+  usage_tier_hour,
+  usage_latency_day,
 };
 
 export type TableName = keyof typeof tables;

@@ -59,6 +59,20 @@ export const appendOnly: Readonly<Record<Dialect, readonly string[]>> = {
 const removed = 'request from before the retention of usage';
 const summedUp = 'usage from before its retention is summed up for good';
 
+const summedHours = ['usage_hour', 'usage_tag_hour', 'usage_tier_hour'] as const;
+
+/** Hours before the retention stay as they are. */
+export const hoursSummedUp = (table: (typeof summedHours)[number], dialect: Dialect): readonly string[] =>
+  dialect === 'sqlite'
+    ? ['update', 'delete'].map(
+        (change) =>
+          `create trigger ${table}_no_${change} before ${change} on ${table} when old.hour < (select kept_since from usage_retention)
+           begin select raise(abort, '${summedUp}'); end`,
+      )
+    : [
+        `create trigger ${table}_no_change before update or delete on ${table} for each row execute function usage_is_summed_up()`,
+      ];
+
 /**
  * Decision 037. A row that ended before the retention is not added: it may have existed and been removed, and settling twice is settling
  * once (M3). The sums of earlier hours stay, because there are no rows to recompute them from. The retention only grows.
@@ -67,13 +81,7 @@ export const retention: Readonly<Record<Dialect, readonly string[]>> = {
   sqlite: [
     `create trigger usage_not_removed before insert on usage when new.ended_at < (select kept_since from usage_retention)
      begin select raise(abort, '${removed}'); end`,
-    ...['usage_hour', 'usage_tag_hour'].flatMap((table) =>
-      ['update', 'delete'].map(
-        (change) =>
-          `create trigger ${table}_no_${change} before ${change} on ${table} when old.hour < (select kept_since from usage_retention)
-           begin select raise(abort, '${summedUp}'); end`,
-      ),
-    ),
+    ...summedHours.flatMap((table) => hoursSummedUp(table, 'sqlite')),
     `create trigger usage_retention_grows before update on usage_retention when new.kept_since < old.kept_since
      begin select raise(abort, 'usage_retention only grows'); end`,
     `create trigger usage_retention_no_delete before delete on usage_retention
@@ -107,10 +115,7 @@ export const retention: Readonly<Record<Dialect, readonly string[]>> = {
        if tg_op = 'DELETE' then return old; end if;
        return new;
      end $$`,
-    ...['usage_hour', 'usage_tag_hour'].map(
-      (table) =>
-        `create trigger ${table}_no_change before update or delete on ${table} for each row execute function usage_is_summed_up()`,
-    ),
+    ...summedHours.flatMap((table) => hoursSummedUp(table, 'postgres')),
     `create function usage_retention_only_grows() returns trigger language plpgsql as $$ begin
        if tg_op = 'UPDATE' then
          if new.kept_since > old.kept_since then perform guard_removed_usage(new.kept_since); end if;

@@ -1,13 +1,16 @@
 /** Checks whether the roll-ups of usage match its rows. Reads a day, or a week of one account, at a time. */
-import { sql, type Kysely } from 'kysely';
+import { sql, type Kysely, type Selectable } from 'kysely';
 import type { Database } from '../database.ts';
 import { firstEnd } from '../reports/account-usage.ts';
+import { latenciesOfDay, sumTiersByHour } from '../reports/tier-roll-ups.ts';
 import { sumTagsByHour, sumUsageByHour } from '../reports/roll-ups.ts';
 import { hourMs, nextDay, startOfDay } from '../../platform/calendar/time-zone.ts';
 import {
   addSums,
   closedBefore,
+  dayOfAll,
   hourOfAll,
+  latencyDaysBefore,
   listOf,
   quarterColumns,
   sumColumns,
@@ -58,6 +61,8 @@ export async function verifyRollUps(db: Db, options: RollUpOptions, report: Repo
   const hours = await compareHours(db, options, report);
   if (options.keptSince > 0) await compareOlder(db, options, report);
   await compareDays(db, options, report);
+  await compareTiers(db, options, report);
+  await compareLatencies(db, options, report);
   return hours;
 }
 
@@ -69,6 +74,8 @@ type Row = Sums &
     readonly tag?: string;
     readonly model_id: string;
     readonly key_id: string;
+    readonly tier?: string;
+    readonly ending?: string;
   };
 
 /** Compares closed hours of both tables, a day at a time. */
@@ -94,10 +101,54 @@ async function compareHours(db: Db, { everywhere, keptSince }: RollUpOptions, re
   return seen.size;
 }
 
+/** Compares the hours of usage_tier_hour, which may end before those of usage_hour. */
+async function compareTiers(db: Db, { everywhere, keptSince }: RollUpOptions, report: Report): Promise<void> {
+  const closed = await closedBefore(db, 'usage_tier_hour');
+  for (let start = Math.max(await firstHour(db), keptSince); start < closed; start += 24 * hourMs) {
+    const end = Math.min(start + 24 * hourMs, closed);
+    const hours = db.selectFrom('usage_tier_hour').selectAll();
+    const found = await hours.where(hourOfAll, '>=', BigInt(start)).where(hourOfAll, '<', BigInt(end)).execute();
+    compare('usage_tier_hour', await sumTiersByHour(db, start, end, { everywhere }), found, report);
+  }
+}
+
+/** Compares the days of usage_latency_day whose rows are kept: how many requests took how long. */
+async function compareLatencies(db: Db, { everywhere, keptSince }: RollUpOptions, report: Report): Promise<void> {
+  const dayMs = 24 * hourMs;
+  const closed = await latencyDaysBefore(db);
+  const first = Math.floor((await firstHour(db)) / dayMs) * dayMs;
+  for (let day = Math.max(first, Math.ceil(keptSince / dayMs) * dayMs); day < closed; day += dayMs) {
+    const stored = await db.selectFrom('usage_latency_day').selectAll().where(dayOfAll, '=', BigInt(day)).execute();
+    const expected = byRange(
+      (await latenciesOfDay(db, day, { everywhere })).map((row) => ({ ...row, day: BigInt(day) })),
+    );
+    const found = byRange(stored);
+    for (const [name, { accountId }] of new Map([...found, ...expected])) {
+      const [one, other] = [expected.get(name)?.requests ?? 0, found.get(name)?.requests ?? 0];
+      if (one !== other)
+        report({ accountId, what: `usage_latency_day ${name}`, expected: BigInt(one), found: BigInt(other) });
+    }
+  }
+}
+
+function byRange(rows: readonly Selectable<Database['usage_latency_day']>[]) {
+  return new Map(
+    rows.flatMap(({ counts, ...row }) =>
+      Object.entries(JSON.parse(counts) as Readonly<Record<string, number>>).map(
+        ([range, requests]) =>
+          [`${nameOf({ ...nothing, ...row })}: ${range}`, { accountId: row.account_id, requests }] as const,
+      ),
+    ),
+  );
+}
+
+const nothing = Object.fromEntries(sumColumns.map((column) => [column, 0n])) as unknown as Sums;
+
 /** Compares all hours before the retention together, because their rows may be removed. */
 async function compareOlder(db: Db, { keptSince, older }: RollUpOptions, report: Report): Promise<void> {
   for (const [table, expected, columns] of [
     ['usage_hour', older.all, ['account_id', 'model_id', 'key_id']],
+    ['usage_tier_hour', older.all, ['account_id', 'model_id', 'key_id']],
     ['usage_tag_hour', older.labelled, ['account_id', 'model_id', 'key_id', 'tag']],
   ] as const) {
     const by = sql.join(columns.map((column) => sql.ref(column)));
@@ -199,7 +250,7 @@ async function compareSpan(
     const places = { closed: keptSince, days: undefined, keptSince };
     const by = table === 'usage_day' ? (['model', 'key'] as const) : (['model', 'key', 'tag'] as const);
     const sums = await sumBuckets(db, { accountId }, { bounds, by, places, everywhere });
-    return sums.map(({ bucket, model, key, tag, ...rest }): Row => ({
+    return sums.map(({ bucket, model, key, tag, tier: _tier, ending: _ending, ...rest }): Row => ({
       ...rest,
       account_id: accountId,
       day: BigInt(bounds[bucket]!),
@@ -250,8 +301,8 @@ function compare(table: string, expected: readonly Row[], found: readonly Row[],
   }
 }
 
-function nameOf({ account_id: account, hour, day, model_id: model, key_id: key, tag }: Row): string {
+function nameOf({ account_id: account, hour, day, model_id: model, key_id: key, tag, tier, ending }: Row): string {
   const at = hour ?? day;
   const words = [at === undefined ? 'before the retention' : new Date(Number(at)).toISOString(), account, model, key];
-  return (tag === undefined ? words : [...words, tag]).join(' ');
+  return [...words, tag, tier, ending].filter((word) => word !== undefined).join(' ');
 }

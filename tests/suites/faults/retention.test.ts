@@ -68,8 +68,8 @@ test(`kill -9 of the command and of the service while usage is removed: nothing 
   const older = rows.filter(({ endedAt }) => endedAt < keptSince).length;
   const answers = () =>
     reading(file, async (on) => ({
-      byDay: await sumUsage(on, { from: 0, to: Math.floor(to / dayMs) * dayMs, by: 'day' }),
-      byKey: await sumUsage(on, { from: 0, to: Math.floor(to / dayMs) * dayMs, by: 'key' }),
+      byDay: await sumUsage(on, { from: 0, to: Math.floor(to / dayMs) * dayMs, by: ['day'] }),
+      byKey: await sumUsage(on, { from: 0, to: Math.floor(to / dayMs) * dayMs, by: ['key'] }),
       movements: (await listLedger(on, { accountId: service.accountId, limit: 1000, now: to + dayMs, kind: 'grant' }))!,
     }));
   const before = await answers();
@@ -140,7 +140,7 @@ test('kill -9 of a service that removes old usage by itself: one step, noted onc
   const seed = Date.now() % 2 ** 32;
   t.diagnostic(`seed ${seed}`);
   const { service, file, rows, to, chat } = await serviceWithHistory(t, mulberry32(seed), 3_000);
-  const sums = () => reading(file, (on) => sumUsage(on, { from: 0, to: Math.floor(to / dayMs) * dayMs, by: 'day' }));
+  const sums = () => reading(file, (on) => sumUsage(on, { from: 0, to: Math.floor(to / dayMs) * dayMs, by: ['day'] }));
   const before = await sums();
   await service.start();
   assert.equal((await reading(file, retentionOf)).keptSince, 0, 'off by default');

@@ -224,12 +224,12 @@ test('sums by the hour are the same from usage and from usage_hour, and two jobs
     await one.store.ledger.settle(usage('acct_a', BigInt(10 + hours), { startedAt: at, endedAt: at }));
   }
   const span = { from: now - 10 * hourMs, to: now + hourMs } as const;
-  const before = await one.store.repositories.sumUsage({ ...span, by: 'day' });
+  const before = await one.store.repositories.sumUsage({ ...span, by: ['day'] });
   const written = await Promise.all(
     [one, two, one, two].map(({ store }) => store.repositories.recomputeUsageHours({ now: now + 2 * hourMs })),
   );
   assert.ok(Math.max(...written) >= 5);
-  assert.deepEqual(await one.store.repositories.sumUsage({ ...span, by: 'day' }), before);
+  assert.deepEqual(await one.store.repositories.sumUsage({ ...span, by: ['day'] }), before);
   const [total] = await two.store.repositories.sumUsage(span);
   assert.deepEqual([total?.requests, total?.costMicrocents], [5, 60n]);
   await assertRight(url);

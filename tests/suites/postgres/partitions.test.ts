@@ -149,7 +149,7 @@ test('reads that name a time read the partitions of its months only', async (t) 
   const middle = startOfUtcMonth(now) + 15 * dayMs;
   const month = [nameOf(now)];
   const span = { from: middle - dayMs, to: middle + dayMs + 1 };
-  assert.deepEqual(await readBy(sumUsage(db, { ...span, by: 'model' })), month);
+  assert.deepEqual(await readBy(sumUsage(db, { ...span, by: ['model'] })), month);
   assert.deepEqual(await readBy(sumUsage(db, { ...span, accountId: 'acct_a' })), month);
   assert.deepEqual(await readBy(listUsage(rowsOn(db), { ...span, accountId: 'acct_a' })), month);
   const [sum] = await sumUsage(db, span);
