@@ -10,6 +10,8 @@ import type { ReactNode } from 'react';
 
 import type { AppTexts } from '../app/messages/en.ts';
 import { useText } from '../i18n/text.ts';
+import { ChartPoints } from './chart-points.tsx';
+import { seriesColor } from './series.ts';
 import type { ChartSeries } from './series.ts';
 import styles from './charts.module.css';
 
@@ -33,8 +35,6 @@ const margin = { top: 8, right: 4, bottom: 20 };
 /** Of the figures at the axis, about. */
 const characterWidth = 6.6;
 
-export const seriesColor = (at: number): string => `var(--chart-${(at % 6) + 1})`;
-
 interface Frame {
   readonly width: number;
   readonly height: number;
@@ -49,7 +49,6 @@ interface Frame {
 
 /** Bars, stacked where there are several series. */
 export function BarChart(props: ChartProps) {
-  const { labels, series, format, onSelect } = props;
   return (
     <Figure {...props}>
       {({ x, y, stacked }) =>
@@ -57,17 +56,12 @@ export function BarChart(props: ChartProps) {
           layer.map(([from, to], label) => (
             <rect
               key={`${at}-${label}`}
-              className={styles['mark']}
               x={x(label)}
               width={x.bandwidth()}
               y={y(to)}
               height={Math.max(0, y(from) - y(to))}
               fill={seriesColor(at)}
-              onClick={onSelect === undefined ? undefined : () => onSelect(label)}
-              cursor={onSelect === undefined ? undefined : 'pointer'}
-            >
-              <title>{`${labels[label]}: ${series[at]!.name} ${format(series[at]!.values[label] ?? 0)}`}</title>
-            </rect>
+            />
           )),
         )
       }
@@ -87,9 +81,7 @@ export function AreaChart(props: ChartProps) {
           .y1(([, to]) => y(to))
           .curve(curveMonotoneX);
         return stacked.map((layer, at) => (
-          <path key={at} d={shape(layer as never) ?? ''} fill={seriesColor(at)} fillOpacity={0.85}>
-            <title>{props.series[at]!.name}</title>
-          </path>
+          <path key={at} d={shape(layer as never) ?? ''} fill={seriesColor(at)} fillOpacity={0.85} />
         ));
       }}
     </Figure>
@@ -155,30 +147,35 @@ function Figure({
   const every = Math.max(1, Math.ceil((labels.length * 64) / Math.max(1, width - left)));
   return (
     <figure ref={box} className={styles['figure']}>
-      <svg
-        className={styles['svg']}
-        viewBox={`0 0 ${width} ${height}`}
-        width={width}
-        height={height}
-        aria-hidden="true"
-      >
-        {ticks.map((tick) => (
-          <g key={tick} transform={`translate(0,${frame.y(tick)})`}>
-            <line className={styles['gridline']} x1={left} x2={width - margin.right} />
-            <text x={left - 6} dy="0.32em" textAnchor="end">
-              {format(tick)}
-            </text>
-          </g>
-        ))}
-        {children(frame)}
-        {labels.map((label, at) =>
-          at % every === 0 ? (
-            <text key={at} x={(frame.x(at) ?? 0) + frame.x.bandwidth() / 2} y={height - 5} textAnchor="middle">
-              {label}
-            </text>
-          ) : null,
+      <div className={styles['plot']}>
+        <svg
+          className={styles['svg']}
+          viewBox={`0 0 ${width} ${height}`}
+          width={width}
+          height={height}
+          aria-hidden="true"
+        >
+          {ticks.map((tick) => (
+            <g key={tick} transform={`translate(0,${frame.y(tick)})`}>
+              <line className={styles['gridline']} x1={left} x2={width - margin.right} />
+              <text x={left - 6} dy="0.32em" textAnchor="end">
+                {format(tick)}
+              </text>
+            </g>
+          ))}
+          {children(frame)}
+          {labels.map((label, at) =>
+            at % every === 0 ? (
+              <text key={at} x={(frame.x(at) ?? 0) + frame.x.bandwidth() / 2} y={height - 5} textAnchor="middle">
+                {label}
+              </text>
+            ) : null,
+          )}
+        </svg>
+        {labels.length > 0 && (
+          <ChartPoints {...{ title, labels, series, format, onSelect }} x={frame.x} width={width} />
         )}
-      </svg>
+      </div>
       {series.length > 1 && (
         <div className={styles['legend']}>
           {series.map(({ name }, at) => (

@@ -8,6 +8,7 @@ export const endings = {
   failed: { text: 'endFailed', tone: 'bad' },
   deadline: { text: 'endDeadline', tone: 'bad' },
   drained: { text: 'endDrained', tone: 'bad' },
+  cancelled: { text: 'endCancelled', tone: 'plain' },
   lost: { text: 'endLost', tone: 'bad' },
   crashed: { text: 'endCrashed', tone: 'bad' },
 } as const satisfies Readonly<Record<string, { readonly text: string; readonly tone: string }>>;

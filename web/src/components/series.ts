@@ -17,3 +17,5 @@ export function topSeries(all: readonly ChartSeries[], others: string): readonly
   const values = rest[0]!.values.map((_, at) => rest.reduce((total, one) => total + (one.values[at] ?? 0), 0));
   return [...sorted.slice(0, most), { name: others, values }];
 }
+
+export const seriesColor = (at: number): string => `var(--chart-${(at % seriesMax) + 1})`;
