@@ -23,6 +23,8 @@ const result = (user: string | null, cost: number, requests = 1): Result => ({
   api_key_id: null,
   user_id: user,
   tag: null,
+  service_tier: null,
+  ending: null,
 });
 const report = (...buckets: readonly Result[][]): Report => ({
   object: 'page',

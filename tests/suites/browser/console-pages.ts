@@ -48,6 +48,8 @@ export const consolePages: readonly ConsolePage[] = [
   { path: '/usage', signedIn: true },
   { path: '/usage?by=key&show=requests&since=today', signedIn: true },
   { path: '/usage?by=tag&model=nothing', signedIn: true },
+  { path: '/usage?by=tier&ending=finished', signedIn: true },
+  { path: '/usage?by=ending', signedIn: true },
   { path: '/billing', signedIn: true },
   { path: '/billing?add=true', signedIn: true },
   { path: '/billing?view=movements', signedIn: true },

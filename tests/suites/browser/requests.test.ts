@@ -174,6 +174,47 @@ for (const look of looks.filter(({ name }) => name === 'light, 1280 px' || name 
       await person.look();
     }
     await page.goto(`${service.accountUrl}/usage?by=key`);
+    // The chart's points: by the keys, of which one is a stop, and by a finger, whose first tap only shows.
+    const points = page.getByRole('slider', { name: /^Charged by/ });
+    const tip = page.locator('figure [role=status]');
+    await points.focus();
+    const newest = await tip.innerText();
+    assert.ok(newest.includes('$') && newest.includes('Enter'), newest);
+    await page.keyboard.press('ArrowLeft');
+    assert.notEqual(await tip.innerText(), newest);
+    await person.look();
+    await page.keyboard.press('End');
+    assert.equal(await tip.innerText(), newest);
+    await page.keyboard.press('Escape');
+    assert.equal(await tip.innerText(), '');
+    await page.keyboard.press('Tab');
+    const box = (await points.boundingBox())!;
+    const at = { clientX: box.x + box.width - 8, clientY: box.y + box.height / 2 };
+    const tap = async (): Promise<void> => {
+      for (const type of ['pointerdown', 'pointerup', 'click'])
+        await points.dispatchEvent(type, { pointerType: 'touch', bubbles: true, ...at });
+    };
+    await tap();
+    assert.equal(await tip.innerText(), newest);
+    assert.match(page.url(), /\/usage\?by=key$/);
+    await tap();
+    await page.waitForURL(/\/requests\?from=\d+$/);
+    await page.goto(`${service.accountUrl}/usage?by=key`);
+    await points.focus();
+    await page.keyboard.press('Enter');
+    await page.waitForURL(/\/requests\?from=\d+$/);
+    await page.goto(`${service.accountUrl}/usage?by=key`);
+    // By service tier and by status, each with the requests behind it and how long they took.
+    await page.getByLabel('Divided by').selectOption('tier');
+    await page.locator('td[data-head="Duration, 95th percentile"]').filter({ hasText: /\d/ }).waitFor();
+    await page.locator('main table').getByRole('link', { name: 'default' }).first().click();
+    await page.waitForURL(`${service.accountUrl}/requests?tier=default`);
+    await until(async () => (await page.locator('[data-row]').count()) === answered);
+    await page.goto(`${service.accountUrl}/usage?by=ending`);
+    await page.locator('main table').getByRole('link', { name: 'finished' }).first().click();
+    await page.waitForURL(`${service.accountUrl}/requests?ending=finished`);
+    await until(async () => (await page.locator('[data-row]').count()) === answered);
+    await page.goto(`${service.accountUrl}/usage?by=key`);
     await page.getByLabel('Divided by').selectOption('tag');
     await page.locator('main table').getByRole('link', { name: tag }).click();
     await page.waitForURL(`${service.accountUrl}/requests?tag=${tag}`);

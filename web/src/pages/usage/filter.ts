@@ -16,6 +16,9 @@ const moment: Read<number> = (written) => {
   return seconds === undefined || seconds < 0 || seconds > secondsMax ? undefined : seconds;
 };
 
+/** Those that serve. */
+export const tiers = ['priority', 'default', 'flex', 'batch'] as const;
+
 /** `from` and `to`, in unix seconds, count instead of `since` where one of them is there. */
 const reportFilters = {
   since: oneOf(periods),
@@ -25,13 +28,19 @@ const reportFilters = {
   key: text,
   user: text,
   tag: text,
+  tier: oneOf(tiers),
 };
-/** Sums know nothing of endings. */
+/** Refused requests are in no sum. */
 export const states = [...endingNames, 'refused'] as const;
 export const requestFilters = { ...reportFilters, ending: oneOf(states), error: text };
 export type RequestFilter = SearchOf<typeof requestFilters>;
 /** `by`: what the report is divided by. `show`: the figure that is drawn. */
-export const usageFilters = { ...reportFilters, by: oneOf(groupingNames), show: oneOf(figures) };
+export const usageFilters = {
+  ...reportFilters,
+  ending: oneOf(states),
+  by: oneOf(groupingNames),
+  show: oneOf(figures),
+};
 export type UsageFilter = SearchOf<typeof usageFilters>;
 
 export interface Span {
@@ -66,7 +75,7 @@ export function spanBefore(
 
 /** As reports are asked. */
 export function reportQuery(filter: RequestFilter, { start, end }: Span) {
-  const { model, key, user, tag } = filter;
+  const { model, key, user, tag, tier, ending } = filter;
   return {
     ...(start === undefined ? {} : { start_time: start }),
     ...(end === undefined ? {} : { end_time: end }),
@@ -74,16 +83,17 @@ export function reportQuery(filter: RequestFilter, { start, end }: Span) {
     ...(key === undefined ? {} : { api_key_id: key }),
     ...(user === undefined ? {} : { user_id: user }),
     ...(tag === undefined ? {} : { tag }),
+    ...(tier === undefined ? {} : { service_tier: tier }),
+    // Refused requests have a list of their own.
+    ...(ending === undefined || ending === 'refused' ? {} : { ending }),
   };
 }
 
 /** As lists of requests are asked. */
 export function requestQuery(filter: RequestFilter, span: Span) {
-  const { ending, error } = filter;
+  const { error } = filter;
   return {
     ...reportQuery(filter, span),
-    // Refused requests have a list of their own.
-    ...(ending === undefined || ending === 'refused' ? {} : { ending }),
     ...(error === undefined ? {} : { error_code: error }),
   };
 }

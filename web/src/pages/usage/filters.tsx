@@ -8,7 +8,7 @@ import { useEndingName } from '../../components/ending.tsx';
 import { controlClass, Field, MoreFields, Select } from '../../components/form.tsx';
 import { wallSeconds, wallText } from '../../format/date.ts';
 import { useText } from '../../i18n/text.ts';
-import { isNarrow, periods, states, usualPeriod } from './filter.ts';
+import { isNarrow, periods, states, tiers, usualPeriod } from './filter.ts';
 import type { Period, RequestFilter, Span } from './filter.ts';
 import type { UsageTexts } from './messages/en.ts';
 import styles from './usage.module.css';
@@ -18,7 +18,7 @@ interface FiltersProps {
   readonly span: Span;
   readonly zone: string;
   readonly onChange: (filter: RequestFilter) => void;
-  /** Requests alone have endings; reports do not. */
+  /** Whether refused requests, and errors, can be chosen. */
   readonly withEndings?: boolean;
   /** Fields of the page, before all others. */
   readonly children?: ReactNode;
@@ -63,17 +63,23 @@ export function Filters({ filter, span, zone, onChange, withEndings, children }:
         {isOwn && <Moment label={t('to')} at={filter.to} zone={zone} onChange={(to) => set({ to })} />}
         <ModelField value={filter.model} onChange={(model) => set({ model })} />
         <KeyField value={filter.key} onChange={(key) => set({ key })} />
-        {withEndings === true && (
-          <Select
-            label={t('state')}
-            value={filter.ending ?? ''}
-            options={[
-              { value: '', text: t('all') },
-              ...states.map((one) => ({ value: one, text: one === 'refused' ? t('refused') : nameOf(one) })),
-            ]}
-            onChange={(event) => set({ ending: states.find((one) => one === event.target.value) })}
-          />
-        )}
+        <Select
+          label={t('state')}
+          value={filter.ending ?? ''}
+          options={[
+            { value: '', text: t('all') },
+            ...states
+              .filter((one) => withEndings === true || one !== 'refused')
+              .map((one) => ({ value: one, text: one === 'refused' ? t('refused') : nameOf(one) })),
+          ]}
+          onChange={(event) => set({ ending: states.find((one) => one === event.target.value) })}
+        />
+        <Select
+          label={t('tier')}
+          value={filter.tier ?? ''}
+          options={[{ value: '', text: t('all') }, ...tiers.map((one) => ({ value: one, text: one }))]}
+          onChange={(event) => set({ tier: tiers.find((one) => one === event.target.value) })}
+        />
       </div>
       <MoreFields
         summary={t('moreFilters')}

@@ -1,5 +1,6 @@
 /** Keys and people by name: the API's reports have their ids. */
 import { useKeyNames, useMembers } from '../../api/known.ts';
+import { useEndingName } from '../../components/ending.tsx';
 import type { Grouping } from './sums.ts';
 import styles from './usage.module.css';
 
@@ -14,7 +15,9 @@ export function useNames(by: Grouping, ids: readonly (string | null)[]): (id: st
     by === 'key',
   );
   const members = useMembers(by === 'person');
+  const endingName = useEndingName();
   if (by === 'key') return keyName;
+  if (by === 'ending') return endingName;
   return (id) => (by === 'person' ? members.find((one) => one.id === id)?.name : id);
 }
 

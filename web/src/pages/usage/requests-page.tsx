@@ -83,11 +83,11 @@ interface Shown {
 /** Days of a page of the API. */
 const daysMax = 366;
 
-/** What the list adds up to, where the API has sums of it: not by ending, and not for more than a year. */
+/** What the list adds up to, where the API has sums of it: not by error, and not for more than a year. */
 function SumTiles({ filter, span }: Shown) {
   const t = useText<UsageTexts>('usage');
   const { may, me } = useSession();
-  const hasSums = filter.ending === undefined && filter.error === undefined && span.start !== undefined;
+  const hasSums = filter.error === undefined && span.start !== undefined;
   // The list has requests of their own keys alone.
   const own = may(mayPay) ? {} : { user_id: me.id };
   const report = useGet(

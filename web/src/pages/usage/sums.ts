@@ -38,12 +38,19 @@ export const sumsOf = ({ data }: Report): Sums =>
   data.flatMap(({ results }) => results.map(sumsOfResult)).reduce(plus, none);
 
 /** What a report may be divided by, and the field of a result that says so. */
-export const groupings = { model: 'model', key: 'api_key_id', person: 'user_id', tag: 'tag' } as const;
+export const groupings = {
+  model: 'model',
+  key: 'api_key_id',
+  person: 'user_id',
+  tag: 'tag',
+  tier: 'service_tier',
+  ending: 'ending',
+} as const;
 export type Grouping = keyof typeof groupings;
 export const groupingNames = Object.keys(groupings) as readonly Grouping[];
 
 export interface Group {
-  /** null: of no person. */
+  /** null: of no person, or of a tier or ending that is not known. */
   readonly id: string | null;
   readonly sums: Sums;
   /** One for each bucket of the report. */

@@ -14,7 +14,7 @@ import { DataTable, wholeList } from '../../components/table.tsx';
 import type { Column } from '../../components/table.tsx';
 import { topSeries } from '../../components/series.ts';
 import { formatMoney } from '../../format/money.ts';
-import { formatNumber, formatPercent } from '../../format/number.ts';
+import { formatMilliseconds, formatNumber, formatPercent } from '../../format/number.ts';
 import { useNow } from '../../components/use-now.ts';
 import { useText } from '../../i18n/text.ts';
 import { usageRoute } from './routes.ts';
@@ -31,6 +31,7 @@ import type { UsageTexts } from './messages/en.ts';
 
 const BarChart = lazy(() => import('../../components/charts.tsx').then((charts) => ({ default: charts.BarChart })));
 
+const nobodyTexts: Readonly<Partial<Record<Grouping, keyof UsageTexts>>> = { person: 'nobody' };
 const figureTexts: Readonly<Record<Figure, keyof UsageTexts>> = {
   cost: 'charged',
   requests: 'requests',
@@ -42,6 +43,8 @@ const groupingTexts: Readonly<Record<Grouping, keyof UsageTexts>> = {
   key: 'key',
   person: 'person',
   tag: 'tag',
+  tier: 'tier',
+  ending: 'state',
 };
 
 export default function UsagePage() {
@@ -85,6 +88,7 @@ export default function UsagePage() {
       {!may(mayPay) && <Note>{by === 'key' || by === 'person' ? t('ownGroups') : t('ownRequests')}</Note>}
       <DetailsSince span={span} />
       <Totals of={shown} />
+      <Latencies of={shown} />
       <Groups of={shown} />
     </Page>
   );
@@ -217,6 +221,49 @@ function Totals({ of: shown }: { readonly of: Shown }) {
   );
 }
 
+const latencyQueryOf = ({ filter, span }: Shown) => {
+  const { tag, ...query } = reportQuery(filter, span);
+  return { query, hasTag: tag !== undefined };
+};
+
+/** What half of the requests took at most, and all but a twentieth. */
+function Latencies({ of: shown }: { readonly of: Shown }) {
+  const t = useText<UsageTexts>('usage');
+  const { query, hasTag } = latencyQueryOf(shown);
+  const enabled = !hasTag && shown.span.start !== undefined;
+  const { data } = useGet('/v1/latency', { query }, { every: 60_000, keepPrevious: true, enabled });
+  const [all] = data?.data ?? [];
+  if (!enabled || all === undefined) return null;
+  const tile = (name: string, p50: number | null, p95: number | null) => ({
+    name,
+    value: timeText(p50),
+    note: t('p95Note', { time: timeText(p95) }),
+  });
+  return (
+    <Tiles
+      tiles={[
+        tile(t('firstTokenHalf'), all.first_token_p50_ms, all.first_token_p95_ms),
+        tile(t('durationHalf'), all.total_p50_ms, all.total_p95_ms),
+      ]}
+    />
+  );
+}
+
+const timeText = (ms: number | null | undefined): string =>
+  ms === null || ms === undefined ? '–' : formatMilliseconds(ms);
+
+/** Latencies of the groups, by their ids. Labels have none. */
+function useLatencies(shown: Shown) {
+  const { query, hasTag } = latencyQueryOf(shown);
+  const { by } = shown;
+  const enabled = !hasTag && by !== 'tag' && shown.span.start !== undefined;
+  const group = by === 'tag' ? [] : [groupings[by]];
+  const options = { every: 60_000, keepPrevious: true, enabled };
+  const { data } = useGet('/v1/latency', { query: { ...query, group_by: group } }, options);
+  if (!enabled) return undefined;
+  return new Map((data?.data ?? []).map((row) => [row[groupings[by]], row]));
+}
+
 function Groups({ of: shown }: { readonly of: Shown }) {
   const t = useText<UsageTexts>('usage');
   const report = useGet(
@@ -273,7 +320,7 @@ function Chart({ of: { filter, by, show, zone, span }, report, groups }: GroupsP
     void navigate({ to: '/requests', search: { ...filter, since: undefined, from: bucket.start_time, to } as never });
   };
   const series = groups.map(({ id, buckets }) => ({
-    name: id === null ? t('nobody') : (nameOf(id) ?? id),
+    name: id === null ? t(nobodyTexts[by] ?? 'unknown') : (nameOf(id) ?? id),
     values: buckets.slice(first).map((sums) => sums[show]),
   }));
   const format = (value: number): string =>
@@ -293,8 +340,10 @@ function Chart({ of: { filter, by, show, zone, span }, report, groups }: GroupsP
   );
 }
 
-function GroupTable({ of: { filter, by }, groups }: GroupsProps) {
+function GroupTable({ of: shown, groups }: GroupsProps) {
   const t = useText<UsageTexts>('usage');
+  const { filter, by } = shown;
+  const latencies = useLatencies(shown);
   const nameOf = useNames(
     by,
     groups.map(({ id }) => id),
@@ -313,7 +362,7 @@ function GroupTable({ of: { filter, by }, groups }: GroupsProps) {
       main: true,
       cell: (group) => {
         const { id } = group;
-        if (id === null) return t('nobody');
+        if (id === null) return t(nobodyTexts[by] ?? 'unknown');
         return behind(group, by === 'key' ? <KeyName id={id} name={nameOf(id)} /> : <Name of={nameOf(id) ?? id} />);
       },
     },
@@ -322,6 +371,20 @@ function GroupTable({ of: { filter, by }, groups }: GroupsProps) {
     figure(t('cached'), 'cached'),
     figure(t('output'), 'output'),
     figure(t('reasoning'), 'reasoning'),
+    ...(latencies === undefined
+      ? []
+      : (
+          [
+            ['firstTokenHalf', 'first_token_p50_ms'],
+            ['firstTokenMost', 'first_token_p95_ms'],
+            ['durationHalf', 'total_p50_ms'],
+            ['durationMost', 'total_p95_ms'],
+          ] as const
+        ).map(([head, field]): Column<Group> => ({
+          head: t(head),
+          number: true,
+          cell: ({ id }) => timeText(latencies.get(id)?.[field]),
+        }))),
     { head: t('charged'), number: true, cell: (group) => behind(group, <Money microcents={group.sums.cost} />) },
   ];
   return (

@@ -11,10 +11,11 @@ interface Errors {
 
 /** How many requests of a span were refused and failed. Undefined: not known yet, or the API has no such sums. */
 export function useErrors(filter: RequestFilter, span: Span, every?: number): Errors | undefined {
-  const { tag, ...query } = reportQuery(filter, span);
+  // Refused requests have neither label, tier nor ending.
+  const { tag, service_tier: tier, ending, ...query } = reportQuery(filter, span);
   const { error } = filter;
   const code = error === undefined ? {} : { error_code: error };
-  const enabled = span.start !== undefined && tag === undefined;
+  const enabled = span.start !== undefined && [tag, tier, ending].every((one) => one === undefined);
   const { data } = useGet(
     '/v1/errors',
     { query: { ...query, ...code, limit: bucketsMax['1d'] } },
