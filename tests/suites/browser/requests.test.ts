@@ -206,7 +206,7 @@ for (const look of looks.filter(({ name }) => name === 'light, 1280 px' || name 
     await page.goto(`${service.accountUrl}/usage?by=key`);
     // By service tier and by status, each with the requests behind it and how long they took.
     await page.getByLabel('Divided by').selectOption('tier');
-    await page.locator('td[data-head="Duration, 95th percentile"]').filter({ hasText: /\d/ }).waitFor();
+    await page.locator('td[data-head="Duration (p50 / p95)"]').filter({ hasText: /\d/ }).waitFor();
     await page.locator('main table').getByRole('link', { name: 'default' }).first().click();
     await page.waitForURL(`${service.accountUrl}/requests?tier=default`);
     await until(async () => (await page.locator('[data-row]').count()) === answered);

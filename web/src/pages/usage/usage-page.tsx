@@ -371,21 +371,17 @@ function GroupTable({ of: shown, groups }: GroupsProps) {
     figure(t('cached'), 'cached'),
     figure(t('output'), 'output'),
     figure(t('reasoning'), 'reasoning'),
+    { head: t('charged'), number: true, cell: (group) => behind(group, <Money microcents={group.sums.cost} />) },
     ...(latencies === undefined
       ? []
-      : (
-          [
-            ['firstTokenHalf', 'first_token_p50_ms'],
-            ['firstTokenMost', 'first_token_p95_ms'],
-            ['durationHalf', 'total_p50_ms'],
-            ['durationMost', 'total_p95_ms'],
-          ] as const
-        ).map(([head, field]): Column<Group> => ({
-          head: t(head),
+      : (['first_token', 'total'] as const).map((time): Column<Group> => ({
+          head: `${t(time === 'total' ? 'duration' : 'firstToken')} (p50 / p95)`,
           number: true,
-          cell: ({ id }) => timeText(latencies.get(id)?.[field]),
+          cell: ({ id }) => {
+            const of = latencies.get(id);
+            return `${timeText(of?.[`${time}_p50_ms`])} / ${timeText(of?.[`${time}_p95_ms`])}`;
+          },
         }))),
-    { head: t('charged'), number: true, cell: (group) => behind(group, <Money microcents={group.sums.cost} />) },
   ];
   return (
     <>
