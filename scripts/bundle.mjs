@@ -149,6 +149,34 @@ export function buildFiles({ files, folder, program, plugins = [] }) {
   });
 }
 
+/**
+ * Builds the program as scripts that a process can run again and again, each time from nothing, with its own `require`
+ * (tests/world/machine.ts). `files` are names of outputs and paths below the repository; `plugins` may change what is built.
+ */
+export function buildScripts({ files, folder, plugins = [] }) {
+  return bundle({
+    entryPoints: Object.entries(files).map(([name, file]) => ({ in: path.join(root, file), out: name })),
+    outdir: folder,
+    format: 'cjs',
+    // A `require` is over at once, in the same order each time.
+    supported: { 'dynamic-import': false },
+    define: { 'import.meta.url': JSON.stringify(pathToFileURL(path.join(folder, 'program.js')).href) },
+    sourcemap: false,
+    splitting: false,
+    banner: {},
+    external: [...external, ...large],
+    plugins: [...plugins, entriesOf(folder), withoutEngine, engineLibrary()],
+  });
+}
+
+/** The embedded engine cannot be part of a script, and runs in a process of its own. */
+const withoutEngine = {
+  name: 'without-engine',
+  setup(build) {
+    build.onResolve({ filter: /^node-llama-cpp$/ }, ({ path: name }) => ({ path: name, namespace: 'unused' }));
+  },
+};
+
 /** Imports modules of the sources for a script, which cannot import TypeScript itself. */
 export async function importSources(...files) {
   fs.mkdirSync(dist, { recursive: true });

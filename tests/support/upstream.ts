@@ -140,7 +140,7 @@ export function usageChunk(usage: unknown): string {
   return event({ id: 'chatcmpl-1', object: 'chat.completion.chunk', created: 1, model: 'm', choices: [], usage });
 }
 
-interface ParsedRequest {
+export interface ParsedRequest {
   readonly method: string;
   readonly path: string;
   readonly headers: ReadonlyMap<string, string>;
@@ -148,7 +148,7 @@ interface ParsedRequest {
   readonly rest: Buffer;
 }
 
-function parseRequest(buffer: Buffer): ParsedRequest | undefined {
+export function parseRequest(buffer: Buffer): ParsedRequest | undefined {
   const end = buffer.indexOf('\r\n\r\n');
   if (end === -1) return undefined;
   const [line = '', ...fields] = buffer.toString('latin1', 0, end).split('\r\n');

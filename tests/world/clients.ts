@@ -1,0 +1,131 @@
+/** Clients of the service in a world: they ask, read, and leave where they like. */
+import type { Host } from './host.ts';
+import type { Scheduler } from './scheduler.ts';
+
+export interface Answer {
+  /** 0: not even a status line. */
+  readonly status: number;
+  readonly headers: ReadonlyMap<string, string>;
+  readonly body: string;
+  /** The body came to its end as HTTP says it. */
+  readonly isWhole: boolean;
+}
+
+export interface Ask {
+  readonly host: 'inference' | 'account';
+  readonly method?: string;
+  readonly path: string;
+  readonly key?: string | undefined;
+  readonly headers?: Readonly<Record<string, string>>;
+  readonly body?: string;
+  /** Leaves when so much of the answer has come, or after this time, without a word or with a FIN. */
+  readonly leaves?: { readonly bytes: number; readonly ms: number; readonly how: 'reset' | 'fin' } | undefined;
+  readonly timeoutMs?: number;
+}
+
+const nothing: Answer = { status: 0, headers: new Map(), body: '', isWhole: false };
+
+/** One request on a connection of its own. It never rejects: a connection that breaks is an answer that is not whole. */
+export async function ask(scheduler: Scheduler, host: Host, request: Ask): Promise<Answer> {
+  const wire = host.connect(request.host);
+  if (wire === undefined) return nothing;
+  const { method = 'POST', path, key, headers = {}, body = '', leaves } = request;
+  let bytes = Buffer.alloc(0);
+  let isClosed = false;
+  wire.on('error', () => {});
+  wire.on('close', () => (isClosed = true));
+  wire.on('end', () => (isClosed = true));
+  wire.on('data', (chunk: Buffer) => {
+    bytes = Buffer.concat([bytes, chunk]);
+    if (leaves !== undefined && bytes.length >= leaves.bytes) leave();
+  });
+  const leave = (): void => {
+    if (wire.destroyed) return;
+    if (leaves?.how === 'fin') wire.destroy();
+    else wire.resetAndDestroy();
+    isClosed = true;
+  };
+  const fields = {
+    host: 'localhost',
+    ...(key === undefined ? {} : { authorization: `Bearer ${key}` }),
+    ...(body === '' ? {} : { 'content-type': 'application/json' }),
+    'content-length': String(Buffer.byteLength(body)),
+    ...headers,
+  };
+  const head = Object.entries(fields).map(([name, value]) => `${name}: ${value}\r\n`);
+  wire.write(`${method} ${path} HTTP/1.1\r\n${head.join('')}\r\n${body}`);
+  if (leaves !== undefined) scheduler.after(leaves.ms, scheduler.world, leave);
+  const isOver = (): boolean => isClosed || answerIn(bytes).isWhole;
+  const came = await scheduler.until(isOver, request.timeoutMs ?? 120_000, 2);
+  if (!came) scheduler.note(`${path} hangs`);
+  wire.destroy();
+  return answerIn(bytes);
+}
+
+function answerIn(bytes: Buffer): Answer {
+  const end = bytes.indexOf('\r\n\r\n');
+  if (end < 0) return nothing;
+  const [line = '', ...fields] = bytes.toString('latin1', 0, end).split('\r\n');
+  const status = Number(line.split(' ')[1]);
+  if (status === 100) return answerIn(bytes.subarray(end + 4));
+  const headers = new Map(
+    fields.map((field): [string, string] => {
+      const colon = field.indexOf(':');
+      return [field.slice(0, colon).toLowerCase(), field.slice(colon + 1).trim()];
+    }),
+  );
+  const rest = bytes.subarray(end + 4);
+  if (headers.get('transfer-encoding') !== 'chunked') {
+    const length = Number(headers.get('content-length') ?? 0);
+    return { status, headers, body: rest.toString(), isWhole: rest.length >= length };
+  }
+  const parts: Buffer[] = [];
+  for (let at = 0; ;) {
+    const lineEnd = rest.indexOf('\r\n', at);
+    const length = lineEnd < 0 ? NaN : parseInt(rest.toString('latin1', at, lineEnd), 16);
+    const isThere = rest.length >= lineEnd + 2 + length + 2;
+    const isWhole = length === 0 && isThere;
+    if (isWhole || !isThere || Number.isNaN(length))
+      return { status, headers, body: Buffer.concat(parts).toString(), isWhole };
+    parts.push(rest.subarray(lineEnd + 2, lineEnd + 2 + length));
+    at = lineEnd + 2 + length + 2;
+  }
+}
+
+export interface ShownUsage {
+  readonly prompt_tokens: number;
+  readonly completion_tokens: number;
+}
+
+/** What a client knows at the end of a chat completion. */
+export type Seen =
+  | { readonly kind: 'answer'; readonly usage: ShownUsage; readonly text: string }
+  | { readonly kind: 'error'; readonly code: string }
+  | { readonly kind: 'part' };
+
+interface ChatBody {
+  readonly usage?: ShownUsage | null;
+  readonly error?: { readonly code: string };
+  readonly choices?: readonly { readonly message?: { content: string }; readonly delta?: { content?: string } }[];
+}
+
+export function seenOf({ status, body, isWhole }: Answer): Seen {
+  if (status === 0) return { kind: 'part' };
+  if (!body.includes('data: ')) {
+    if (!isWhole) return { kind: 'part' };
+    const { usage, error, choices } = JSON.parse(body) as ChatBody;
+    if (status === 200) return { kind: 'answer', usage: usage!, text: choices?.[0]?.message?.content ?? '' };
+    return { kind: 'error', code: error?.code ?? String(status) };
+  }
+  // What comes last decides, also where a connection ends just behind it.
+  let usage: ShownUsage | undefined;
+  let text = '';
+  for (const [, data = ''] of body.matchAll(/^data: (.*)\n\n/gm)) {
+    if (data === '[DONE]') continue;
+    const event = JSON.parse(data) as ChatBody;
+    if (event.error !== undefined) return { kind: 'error', code: event.error.code };
+    text += event.choices?.[0]?.delta?.content ?? '';
+    if (event.usage !== undefined && event.usage !== null) usage = event.usage;
+  }
+  return usage === undefined ? { kind: 'part' } : { kind: 'answer', usage, text };
+}
