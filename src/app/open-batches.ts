@@ -1,5 +1,6 @@
 import type { KeyLookUps } from '../accounts/key-look-ups.ts';
 import type { Directory } from '../accounts/directory.ts';
+import { steadyClock } from '../billing/rate-limits/steady-clock.ts';
 import type { Config } from '../config/config.ts';
 import { Batches } from '../inference/batches/batches.ts';
 import type { Lines } from '../inference/batches/line.ts';
@@ -51,6 +52,8 @@ export function openBatches({ store, files, directory, keyLookUps, now, log, ...
         lines,
         owner: () => store.ledger.replicaId,
         now,
+        // The time of several processes is the database's, which nobody sets.
+        steadyNow: store.limits === undefined ? steadyClock(now()) : now,
         bounds: () => ({ ...config().batches, lineBytesMax: runtimeConfig().limits.bodyBytesMax - 1 }),
         room: (modelId) => (lines.areShed ? 0 : (runtimeConfig().pools.get(modelId)?.idle.free ?? 0)),
         watch: (modelIds, wake) => watching.watch(modelIds, runtimeConfig(), wake),

@@ -40,7 +40,7 @@ const sumOf = (rows: readonly UsageRow[]): bigint => rows.reduce((sum, { costMic
 async function balancesOf(db: Kysely<Database>, story: Story, rows: readonly UsageRow[]): Promise<readonly string[]> {
   const faults: string[] = [];
   const repositories = repositoriesOn(db);
-  const { paid, template } = story;
+  const { paidMicrocents, template } = story;
   for (const [account, given] of template.credit) {
     const transfers = await repositories.listTransfers({ accountId: account });
     const of = (kind: string): bigint =>
@@ -49,7 +49,7 @@ async function balancesOf(db: Kysely<Database>, story: Story, rows: readonly Usa
     const spent = sumOf(rows.filter((row) => row.accountId === account));
     if (balance < 0n) faults.push(`the balance of ${account} is ${balance}`);
     const isFirst = account === template.owner.account;
-    const bought = isFirst ? [...paid.values()].reduce((sum, amount) => sum + amount, 0n) : 0n;
+    const bought = isFirst ? paidMicrocents : 0n;
     const known = given + bought - spent + of('refund');
     if (balance !== known) faults.push(`${account} has ${balance}: given ${given}, paid ${bought}, spent ${spent}`);
   }
@@ -142,7 +142,9 @@ function ofLimits({ template, asked, host, scheduler }: Story, rows: readonly Us
     if (key.perMinute !== undefined && scheduler.nowMs < 60_000) {
       // A killed process may lose half a second of counting; a window may end in between, and a clock that is set begins another.
       const windows = 2 + host.deathsMs.length + scheduler.clockSets;
-      const served = asked.filter(({ by, seen }) => by === key && seen.kind === 'answer').length;
+      const served = asked.filter(
+        ({ by, seen, idempotencyKey }) => by === key && seen.kind === 'answer' && idempotencyKey === undefined,
+      ).length;
       if (served > key.perMinute * windows) faults.push(`${key.id}: ${served} requests of ${key.perMinute} a minute`);
     }
     return faults;

@@ -51,8 +51,8 @@ export interface Story {
   readonly host: Host;
   readonly asked: readonly Asked[];
   readonly batches: readonly BatchAsked[];
-  /** Microcents of payments that were made: each counts once. */
-  readonly paid: ReadonlyMap<string, bigint>;
+  /** Microcents of all payments that were made: each counts once. */
+  readonly paidMicrocents: bigint;
   /** What was noticed on the way. */
   readonly faults: string[];
 }
@@ -107,7 +107,7 @@ class Schedule implements Story {
   readonly host: Host;
   readonly asked: Asked[] = [];
   readonly batches: BatchAsked[] = [];
-  readonly paid = new Map<string, bigint>();
+  paidMicrocents = 0n;
   readonly faults: string[] = [];
   readonly #scripts: Scripts;
   #isOver = false;
@@ -157,11 +157,13 @@ class Schedule implements Story {
 
   #requests(): Promise<void>[] {
     const { scheduler } = this;
-    return Array.from({ length: scheduler.between(3, 14) }, async () => {
-      await scheduler.sleep(lengthMs * scheduler.random());
+    // Sometimes all of them come at once, with one key.
+    const burst = scheduler.chance(0.15) ? { by: scheduler.pick(this.template.keys), atMs: 500 } : undefined;
+    return Array.from({ length: burst === undefined ? scheduler.between(3, 14) : 14 }, async () => {
+      await scheduler.sleep(burst === undefined ? lengthMs * scheduler.random() : burst.atMs + 50 * scheduler.random());
       const idempotencyKey = scheduler.chance(0.2) ? `key-${this.#marks}` : undefined;
       const mark = `r${this.#marks++}`;
-      const request = this.#chosen(mark);
+      const request = this.#chosen(mark, burst?.by);
       await this.#chat(request, mark, idempotencyKey, scheduler.chance(0.3));
       // A client that lost its answer asks again, and tells so.
       if (idempotencyKey !== undefined)
@@ -173,7 +175,7 @@ class Schedule implements Story {
     });
   }
 
-  #chosen(mark: string): Chosen {
+  #chosen(mark: string, by?: WorldKey): Chosen {
     const { scheduler, template } = this;
     const tokensMax = scheduler.pick([undefined, 4, 16, 64]);
     const body = {
@@ -182,7 +184,7 @@ class Schedule implements Story {
       ...(tokensMax === undefined ? {} : { max_tokens: tokensMax }),
       ...(scheduler.chance(0.6) ? { stream: true, stream_options: { include_usage: true } } : {}),
     };
-    return { by: scheduler.pick(template.keys), tokensMax, body: JSON.stringify(body) };
+    return { by: by ?? scheduler.pick(template.keys), tokensMax, body: JSON.stringify(body) };
   }
 
   async #chat(
@@ -219,7 +221,7 @@ class Schedule implements Story {
 
   /** Top-ups, whose events come once, twice, late, and again in any order. */
   #payments(): Promise<void>[] {
-    const { scheduler, template, paid } = this;
+    const { scheduler, template } = this;
     return Array.from({ length: scheduler.pick([0, 0, 1, 2]) }, async (_, number) => {
       await scheduler.sleep(lengthMs * scheduler.random());
       await this.#isUp();
@@ -237,7 +239,6 @@ class Schedule implements Story {
       for (let tries = 0; tries < 2; tries++) {
         const outcome = scheduler.pick(['success', 'duplicate', 'delay']);
         scheduler.note(`pays ${checkout}: ${outcome}`);
-        paid.set(checkout, 500_000_000n);
         const answer = await ask(scheduler, this.host, {
           host: 'account',
           path: new URL(url).pathname,
@@ -281,16 +282,25 @@ class Schedule implements Story {
   }
 
   #events(): readonly string[] {
+    return this.#ofProvider('event');
+  }
+
+  /** What the provider knows, which has its records in the same database. */
+  #ofProvider(kind: 'event' | 'checkout'): readonly string[] {
     const reader = new DatabaseSync(this.disk.file, { readOnly: true });
-    const rows = reader.prepare("select body from demo_payment_object where kind = 'event' order by id").all();
+    const rows = reader.prepare('select body from demo_payment_object where kind = ? order by id').all(kind);
     reader.close();
     return (rows as { readonly body: string }[]).map(({ body }) => body);
   }
 
   async #redeliver(): Promise<void> {
-    if (this.paid.size === 0) return;
     for (let tries = 0; tries < 20; tries++) {
-      if (await this.#deliverEvents()) return;
+      if (await this.#deliverEvents()) {
+        const checkouts = this.#ofProvider('checkout').map((body) => JSON.parse(body) as Checkout);
+        for (const { status, amountCents } of checkouts)
+          if (status === 'paid') this.paidMicrocents += BigInt(amountCents) * 1_000_000n;
+        return;
+      }
       await this.scheduler.sleep(500);
     }
     this.faults.push('the events of payments are not taken');
@@ -410,6 +420,11 @@ class Schedule implements Story {
       }
     });
   }
+}
+
+interface Checkout {
+  readonly status: string;
+  readonly amountCents: number;
 }
 
 interface Chosen {

@@ -40,6 +40,8 @@ export class WireEnd extends Duplex {
   /** Two ends, of two processes. */
   static pair(scheduler: Scheduler, one: Owner, other: Owner, onread?: OnRead): readonly [WireEnd, WireEnd] {
     const ends = [new WireEnd(scheduler, one, onread), new WireEnd(scheduler, other)] as const;
+    // A process may die before its other side listens.
+    for (const end of ends) end.on('error', () => {});
     ends[0].#peer = ends[1];
     ends[1].#peer = ends[0];
     return ends;

@@ -17,17 +17,20 @@ before(async () => {
 });
 
 /** Seeds that have found something, with what it was. */
-const found: readonly (readonly [seed: number, what: string])[] = [];
+const found: readonly (readonly [seed: number, what: string])[] = [
+  [1023, 'a clock that was set back by an hour made the lines of batches wait for an hour'],
+  [1166, 'the same'],
+];
 
 test('after each schedule the ledger is right, nothing is held, and clients have what they pay for', async () => {
-  const seeds = [...Array.from({ length: 20 }, (_, index) => index + 1), ...found.map(([seed]) => seed)];
+  const seeds = [...Array.from({ length: 12 }, (_, index) => index + 1), ...found.map(([seed]) => seed)];
   let deaths = 0;
   for (const seed of seeds) {
     const played = await play(world, seed);
     deaths += played.deaths;
     assert.deepEqual(played.faults, [], `seed ${seed}:\n${played.trace.join('\n')}`);
   }
-  assert.ok(deaths > 5, `the processes of ${seeds.length} schedules died ${deaths} times`);
+  assert.ok(deaths > 3, `the processes of ${seeds.length} schedules died ${deaths} times`);
 });
 
 test('a seed is played the same way again, whatever was played before', async () => {

@@ -46,6 +46,8 @@ export interface RunnerOptions {
   /** Id of this process among those that share the database. */
   readonly owner: () => Uint8Array;
   readonly now: () => number;
+  /** The same, but it never goes back: for waits (reliability S5). */
+  readonly steadyNow: () => number;
   readonly bounds: () => ValidationBounds & { readonly linesRunningMax: number };
   /** How many lines of a model may take a slot now. */
   readonly room: (modelId: string) => number;
@@ -113,7 +115,7 @@ export class BatchRunner {
 
   constructor(options: RunnerOptions) {
     this.#options = options;
-    this.#pace = new LinePace(options.now);
+    this.#pace = new LinePace(options.steadyNow);
     // Every line that reads its part of a file listens.
     setMaxListeners(0, this.#ending.signal);
     const { repositories } = options;
@@ -251,8 +253,8 @@ export class BatchRunner {
 
   /** Takes the lines of dead processes back; returns how many lines run at living ones. */
   async #recover(id: string, isAlways = false): Promise<number> {
-    const { now, owner, repositories } = this.#options;
-    const at = now();
+    const { steadyNow, owner, repositories } = this.#options;
+    const at = steadyNow();
     if (!isAlways && at - (this.#recovered.get(id) ?? 0) < recoverEveryMs) return 0;
     this.#recovered.set(id, at);
     return await repositories.recoverLines({ id, self: owner() });
@@ -382,11 +384,11 @@ export class BatchRunner {
   }
 
   async #claimOf(batch: BatchRow, modelId: string, limit: number): Promise<number> {
-    const { repositories, now } = this.#options;
+    const { repositories, steadyNow } = this.#options;
     const { id } = batch;
     if ((await this.#callerOf(batch)) === undefined) return 0;
     const owner = this.#options.owner();
-    const claimed = await repositories.claimBatchLines({ id, modelId, owner, now: now(), limit });
+    const claimed = await repositories.claimBatchLines({ id, modelId, owner, now: steadyNow(), limit });
     for (const line of claimed) void this.#run(batch, line, modelId, owner);
     return claimed.length;
   }
@@ -402,7 +404,7 @@ export class BatchRunner {
       ...own,
       state: 'waiting',
       tries: claimed.tries,
-      notBefore: this.#options.now() + againMs,
+      notBefore: this.#options.steadyNow() + againMs,
     };
     try {
       const outcome = await this.#answer(claimed, running, own);
