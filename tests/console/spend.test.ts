@@ -13,6 +13,8 @@ const charge = (model: string, microcents: number, item: Result['line_item'] = '
   api_key_id: null,
   user_id: null,
   tag: null,
+  service_tier: null,
+  ending: null,
   line_item: item,
   amount: { value: '', currency: 'usd' },
   amount_microcents: microcents,

@@ -377,6 +377,61 @@ test('the system shows where backends come from: a file that is missing is a fin
   await person.leave();
 });
 
+test('the system shows what was, from where the data begin: as a whole, by backend, and nothing before the first minute', async () => {
+  const person = await signedIn('/operator/system');
+  const { page } = person;
+  const begun = Math.floor(Date.now() / 60_000) * 60 - 20 * 60;
+  const step = (minute: number, more: object) => ({
+    ...{
+      object: 'history',
+      start_time: begun + 60 * minute,
+      end_time: begun + 60 * minute + 60,
+      model: null,
+      backend: null,
+    },
+    ...{ requests: 0, refused: 0, failed: 0, prompt_tokens: 0, completion_tokens: 0, tokens_per_second: 0 },
+    ...{ answer_tokens_per_second: null, first_token_p50_ms: null, first_token_p95_ms: null },
+    ...{ waited: 0, wait_mean_ms: null, wait_longest_ms: null, ...more },
+  });
+  const busy = {
+    requests: 8,
+    refused: 1,
+    failed: 2,
+    tokens_per_second: 41.5,
+    first_token_p50_ms: 90,
+    first_token_p95_ms: 2400,
+  };
+  const wait = { waited: 3, wait_mean_ms: 120, wait_longest_ms: 500 };
+  const whole = Array.from({ length: 20 }, (_, minute) => step(minute, minute % 7 === 3 ? {} : { ...busy, ...wait }));
+  const parts = ['sound', 'broken'].flatMap((backend) =>
+    whole.map(({ start_time: at }, minute) => step(minute, { ...busy, start_time: at, model: 'demo', backend })),
+  );
+  let data: readonly object[] = [];
+  await page.route('**/v1/admin/history?*', (route) =>
+    route.fulfill({
+      json: { object: 'list', data: route.request().url().includes('by=backend') ? parts : data, has_more: false },
+    }),
+  );
+  await page.reload();
+  await person.reads('The first figures are here a minute after the first request');
+  data = whole;
+  await page.getByLabel('Time', { exact: true }).selectOption('24 hours');
+  await page.waitForURL(/span=day/);
+  for (const chart of ['Requests', 'Errors', 'Time to the first token', 'Wait for a slot', 'Output tokens a second'])
+    await page.getByRole('heading', { name: chart, exact: true }).waitFor();
+  await page.getByText('p95', { exact: true }).first().waitFor();
+  await page.getByText('Time to the first token as a table').click();
+  const table = page.getByRole('region', { name: 'Time to the first token' });
+  assert.deepEqual(await table.locator('tbody tr').nth(3).locator('td').allInnerTexts(), ['–', '–']);
+  assert.deepEqual(await table.locator('tbody tr').first().locator('td').allInnerTexts(), ['90 ms', '2.4 sec']);
+  await person.look();
+  await page.getByLabel('Show', { exact: true }).selectOption('by backend');
+  await page.getByText('demo · sound').first().waitFor();
+  assert.equal(await page.getByRole('heading', { name: 'Wait for a slot' }).count(), 0);
+  await person.look();
+  await person.leave();
+});
+
 test('a mail is read as text, and the audit log says who did what', async () => {
   await visitor.ask('POST', '/v1/invites', { email: 'nobody@example.org', role: 'viewer' });
   const person = await signedIn('/operator/outbox');
