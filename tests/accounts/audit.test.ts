@@ -6,6 +6,7 @@ import { test, type TestContext } from 'node:test';
 import { OperationError, type OperationServices } from '../../src/accounts/operation.ts';
 import { operate, operations, type Operation } from '../../src/accounts/operations.ts';
 import { openSecret } from '../../src/accounts/secret.ts';
+import { uuidMaker } from '../../src/platform/ids/uuid.ts';
 import { openConnection } from '../../src/store/sqlite/connection.ts';
 import type { SqliteStore } from '../../src/store/sqlite/store.ts';
 import { openStore, temporaryFolder, usage, uuid } from '../store/fixture.ts';
@@ -80,7 +81,7 @@ test('every kind of operation is entered with who, what was asked, before and af
   await operate({ kind: 'remove_backend', ...server }, opened.services);
   // An account that is older than all that is kept, and whose statements are issued.
   const old = Date.now() - 90 * 86_400_000;
-  await store.ledger.settle(usage(accountId, 0n, { startedAt: old, endedAt: old }));
+  await store.ledger.settle(usage(accountId, 0n, { requestId: uuidMaker(() => old)(), startedAt: old, endedAt: old }));
   const closed = { accountId, closedUntil: null, until: Date.now(), year: 2026, prefix: '', at: 0, invoices: [] };
   await store.repositories.closePeriod(closed);
   await store.repositories.recomputeUsageHours({ now: Date.now() + 3 * 3_600_000 });

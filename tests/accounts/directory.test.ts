@@ -54,6 +54,8 @@ test('a live key is found, junk is malformed, any other key is unknown', () => {
       tier: undefined,
       tiers: undefined,
       budget: undefined,
+      modelBudgets: undefined,
+      aliases: undefined,
       rates: undefined,
     },
     key: {
@@ -68,6 +70,7 @@ test('a live key is found, junk is malformed, any other key is unknown', () => {
       tiers: undefined,
       models: undefined,
       budget: undefined,
+      modelBudgets: undefined,
       member: undefined,
       tags: undefined,
       isManagement: undefined,

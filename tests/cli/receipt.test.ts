@@ -37,7 +37,7 @@ test('explain prints the receipt of a request, and usage --csv all of them with 
   const [header, row, footer, end] = (await service.command('usage', '--csv')).stdout.split('\r\n');
   assert.ok(header!.startsWith('id,request_id,'));
   assert.ok(row!.startsWith(`${String(receipt['id'])},${id},`));
-  assert.match(footer!, new RegExp(`^total,.*,${String(receipt['total_cost_microcents'])},0,0,,,,$`));
+  assert.match(footer!, new RegExp(`^total,.*,${String(receipt['total_cost_microcents'])},0,0,,,,,$`));
   assert.equal(end, '');
   const none = await service.command('explain', 'req_000000000000');
   assert.equal(none.code, 1);

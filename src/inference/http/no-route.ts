@@ -35,6 +35,7 @@ export const accountSegments: ReadonlySet<string> = new Set([
     'invoices',
     'key',
     'keys',
+    'latency',
     'ledger',
     'limits',
     'me',

@@ -149,8 +149,8 @@ class ForkedLlamaEngine implements LlamaEngine {
       slots: () => this.#loaded.slots,
       onFailed: (code, detail) => options.log({ model: options.name, event: 'request-failed', code, detail }),
     });
-    this.ready = options.modelFile.then(
-      (modelFile) => this.#supervise(modelFile),
+    this.ready = Promise.all([options.modelFile, options.adapter]).then(
+      ([modelFile, adapter]) => this.#supervise(modelFile, adapter),
       (error: unknown) => {
         const reason = error instanceof Error ? error.message : 'unknown reason';
         this.#fail(`The model file could not be fetched: ${reason}`);
@@ -248,12 +248,11 @@ class ForkedLlamaEngine implements LlamaEngine {
     if (!this.#isClosed()) this.#state = { kind: 'unusable', detail };
   }
 
-  async #supervise(modelFile: string): Promise<void> {
+  async #supervise(modelFile: string, adapter: AdapterUse | undefined): Promise<void> {
     const { name: model, log, isPinned } = this.#options;
     let supervised: Supervised;
     try {
       const base = await readGgufHeader(modelFile);
-      const adapter = await this.#options.adapter;
       const adapterBytes = adapter === undefined ? 0 : await checkGgufAdapter(adapter.file, base);
       const header = { ...base, fileBytes: base.fileBytes + adapterBytes };
       refuseOtherPurpose(header, this.#purpose);
