@@ -1,10 +1,11 @@
-// `node scripts/mutants.mjs FILE… [--tests WORD]… [--count N] [--seed N] [--minutes N] [--out FILE]`: mutates the operators, conditions,
+// `node scripts/mutants.mjs FILE… [--tests WORD]… [--count N] [--seed N] [--minutes N] [--slow N] [--out FILE]`: mutates the operators, conditions,
 // early returns and numbers of these sources one at a time, and runs the ordinary tests that come to them, nearest first.
 //
 //   --tests WORD   besides those that the sources' importers lead to, test files whose path contains the word
 //   --count N      that many mutants, drawn at random (default: all)
 //   --seed N       of the draw (default 1)
 //   --minutes N    stops after that time (default 60)
+//   --slow N       leaves out test files that take more than N seconds (default 12)
 //   --out FILE     the survivors, a line each
 //
 // What a thread or child of the program does is not mutated there, because tests start the program as it is built.
@@ -21,18 +22,19 @@ import { testFiles } from './suites.mjs';
 import { withMutants } from './mutants-source.mjs';
 
 const nearest = 14;
-const slowMs = 12_000;
 const { values, positionals } = parseArgs({
   options: {
     tests: { type: 'string', multiple: true, default: [] },
     count: { type: 'string', default: 'Infinity' },
     seed: { type: 'string', default: '1' },
     minutes: { type: 'string', default: '60' },
+    slow: { type: 'string', default: '12' },
     out: { type: 'string' },
   },
   allowPositionals: true,
 });
 if (positionals.length === 0) fail(aboutOf(import.meta.url));
+const slowMs = Number(values.slow) * 1_000;
 const endsAt = Date.now() + Number(values.minutes) * 60_000;
 
 const all = [];
@@ -91,9 +93,9 @@ async function baseline() {
     const log = path.join(folder, 'reached');
     fs.rmSync(log, { force: true });
     const startedAt = Date.now();
-    const isRight = await passes(file, { TOKENHOUSE_MUTANTS_REACHED: log }, slowMs);
+    const verdict = await outcome(file, { TOKENHOUSE_MUTANTS_REACHED: log }, slowMs);
     const ms = Date.now() - startedAt;
-    if (!isRight) say(`left out: ${file} fails or takes more than ${slowMs / 1000} s`);
+    if (verdict !== 'passed') say(`left out: ${file} fails or takes more than ${slowMs / 1000} s`);
     else if (fs.existsSync(log))
       found.push({ file, ms, reached: new Set(fs.readFileSync(log, 'utf8').split(' ').map(Number)) });
   }
@@ -102,7 +104,7 @@ async function baseline() {
 
 async function judge(files) {
   const drawn = shuffled(all, Number(values.seed)).slice(0, Number(values.count));
-  const results = { killed: 0, survived: [], unreached: [], left: 0 };
+  const results = { killed: 0, survived: [], unreached: [], left: 0, slow: 0 };
   const todo = [...drawn];
   const one = async () => {
     for (let mutant = todo.shift(); mutant !== undefined; mutant = todo.shift()) {
@@ -113,7 +115,9 @@ async function judge(files) {
       const covering = files.filter(({ reached }) => reached.has(mutant.id));
       let isKilled = false;
       for (const { file, ms } of covering) {
-        if (await passes(file, { TOKENHOUSE_MUTANT: String(mutant.id) }, 3 * ms + 10_000)) continue;
+        const verdict = await outcome(file, { TOKENHOUSE_MUTANT: String(mutant.id) }, 3 * ms + 20_000);
+        if (verdict === 'passed') continue;
+        if (verdict === 'too slow') results.slow++;
         isKilled = true;
         break;
       }
@@ -130,7 +134,7 @@ async function judge(files) {
   process.stdout.write(`${lines.toSorted().join('\n')}\n`);
   if (values.out !== undefined) fs.writeFileSync(values.out, `${lines.join('\n')}\n`);
   process.stdout.write(
-    `${all.length} mutants, ${judged} judged by ${files.length} test files: ${results.killed} killed, `,
+    `${all.length} mutants, ${judged} judged by ${files.length} test files: ${results.killed} killed (${results.slow} by not ending), `,
   );
   process.stdout.write(`${results.survived.length} survived, ${results.unreached.length} no test comes to\n`);
 }
@@ -139,8 +143,8 @@ function textOf({ file, line, what, code }) {
   return `${file}:${line}  ${what}  |  ${code}`;
 }
 
-/** Runs a bundled test file by itself, for at most `ms`. */
-function passes(file, variables, ms) {
+/** Runs a bundled test file by itself, for at most `ms`: passed, failed or too slow. */
+function outcome(file, variables, ms) {
   const built = path.join(folder, file.replace(/\.ts$/, '.js'));
   const traces = pathToFileURL(path.join(folder, stackTraces.replace(/\.ts$/, '.js'))).href;
   return new Promise((resolve) => {
@@ -157,11 +161,15 @@ function passes(file, variables, ms) {
         // It has just ended.
       }
     };
-    const limit = setTimeout(end, ms);
+    let isLate = false;
+    const limit = setTimeout(() => {
+      isLate = true;
+      end();
+    }, ms);
     child.on('close', (code) => {
       clearTimeout(limit);
       end();
-      resolve(code === 0);
+      resolve(isLate ? 'too slow' : code === 0 ? 'passed' : 'failed');
     });
   });
 }

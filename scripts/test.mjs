@@ -14,7 +14,6 @@ import { pathToFileURL } from 'node:url';
 import { dist } from './bundle.mjs';
 import { buildTests, stackTraces } from './build-tests.mjs';
 import { clientTests, installClients } from './clients.mjs';
-import { installConsole } from './console.mjs';
 import { newestClients } from './newest-clients.mjs';
 import { nodeBinary } from './node-binary.mjs';
 import { notingUrl } from './processor-time.mjs';
@@ -29,8 +28,6 @@ if (process.argv.includes('--help')) {
   process.stdout.write(aboutOf(import.meta.url));
   process.exit();
 }
-const consoleTests = path.join('tests', 'console');
-
 const {
   problem,
   suite,
@@ -47,7 +44,6 @@ if (all.length === 0) fail(`The suite '${suite}' has no test files.`);
 if (missed.length > 0) fail(missedText(suite, missed, all));
 setup();
 if (suites[suite].clients === true || chosen.some((file) => file.startsWith(clientTests))) installClients();
-if (words.length === 0 || chosen.some((file) => file.startsWith(consoleTests))) installForConsole();
 const modelSources = [
   'config/environment',
   'config/read',
@@ -66,15 +62,6 @@ const { code, unsteady } = await runOnceMore(run, chosen, suites[suite].concurre
 fs.rmSync(folder, { recursive: true, force: true });
 for (const file of unsteady) process.stdout.write(`unsteady: ${suite}: ${file}\n`);
 process.exitCode = code;
-
-/** They are bundled with parts of the console, and so with packages of it. */
-function installForConsole() {
-  try {
-    installConsole({ onlyToBuild: true });
-  } catch (error) {
-    fail(error.message);
-  }
-}
 
 /** Without it, tests on the real model fail by themselves, and the others need not wait for a network. */
 async function fetchDefaultModel() {
