@@ -311,6 +311,7 @@ export function openAiEngineOf(
     reasons: reasons(model),
     specialTokens: config.specialTokens,
     systemFirst: config.systemMessages === 'first',
+    ordersByPriority: config.priorityScheduling,
     forward: config.forward,
     firstTokenTimeoutMs: limits.firstTokenTimeoutMs,
     idleTimeoutMs: limits.streamIdleTimeoutMs,

@@ -3,6 +3,8 @@
  * readonly data and imports nothing.
  */
 
+import type { Tier } from './tier.ts';
+
 /** Tiers of reasoning effort, in the order used to measure distances between them (specification §4.2.5(3)). */
 export const efforts = ['none', 'low', 'medium', 'high', 'xhigh', 'max'] as const;
 export type Effort = (typeof efforts)[number];
@@ -256,6 +258,8 @@ export interface EngineRequest {
   readonly reasoningForm: ReasoningForm;
   /** Tokens that reasoning may take beyond `maxTokens` (§4.2.1(5)). */
   readonly reasoningRoomTokens: number;
+  /** The service tier that serves it; absent: `default`. */
+  readonly tier?: Tier | undefined;
   readonly logprobs: number | undefined;
   readonly logitBias: Readonly<Record<string, number>> | undefined;
   readonly tokens?: TokenControls | undefined;

@@ -301,6 +301,10 @@ models:
   [adapted('[ { id: ‸A } ]'), /id "A" is the same as "a".*case is ignored/],
   [adapted('[ { id: b }, { id: ‸B } ]'), /id "B" is the same as "b"/],
   [adapted('[ { id: b } ]\n    aliases: [ { name: ‸B } ]'), /"B" names "b" already/],
+  [
+    model('', '{ engine: openai, flavor: ollama, url: "http://a/v1", priority_scheduling: ‸true }'),
+    /only vLLM and SGLang order their queue by priority/,
+  ],
   [adapted('[ { id: b, ‸backends: [] } ]'), /unknown key "backends" in models\[0\]\.adapters\[0\]/],
   [adapted('[ { id: b, price_multiple: ‸1.00001 } ]'), /more than four decimals/],
   [

@@ -30,6 +30,7 @@ import {
 import { discovery, type DiscoveryConfig } from './discovery.ts';
 import { managed } from './managed.ts';
 import { serverUrl } from './server-url.ts';
+import { loadAdapters, loadedAt, priorityAt } from './started-with.ts';
 
 const engine = <Name extends string>(name: Name) => tag(name, 'the engine; it decides which other settings apply');
 
@@ -164,25 +165,6 @@ const llama = group(
 /** Always a list in use: fields that a server accepts beyond those of its flavor. */
 const forwarded = ['top_k', 'min_p', 'repetition_penalty'] as const;
 
-const loadAdapters = group(
-  'has a running vLLM load the adapters of the model when they are asked for; when left out, it has to have them loaded already',
-  {
-    folder: required(
-      textLike(
-        '^/[ -~]{0,1023}$',
-        'the folder on the computer of the server that has the adapters, each in a folder with its name; nothing else is loaded',
-        { example: '/adapters' },
-      ),
-    ),
-    loaded_max: integer(
-      1,
-      1000,
-      'how many of them the server has loaded at the same time; for one more, the one that was not used for longest is unloaded',
-      { default: 16, example: 32 },
-    ),
-  },
-);
-
 const openai = group(
   'a server that speaks the OpenAI API',
   {
@@ -233,6 +215,10 @@ const openai = group(
       "where the model's template accepts system messages: with `first`, later ones, which some agents send, become user messages",
       { default: 'anywhere', example: 'first' },
     ),
+    priority_scheduling: flag(
+      'true: the server was started to order its own queue by priority (vLLM `--scheduling-policy priority`, SGLang `--enable-priority-scheduling`), so each request tells it its service tier; other servers refuse the field',
+      { default: false, example: true },
+    ),
     forward: list(value<(typeof forwarded)[number]>({ anyOf: forwarded.map(wordSchema) }), {
       maxItems: 3,
       description: 'sampling fields beyond the OpenAI API that a server of flavor openai accepts',
@@ -255,6 +241,7 @@ const openai = group(
   ) => ({
     ...others,
     loadAdapters: loadedAt(others, at, reading),
+    priorityScheduling: priorityAt(others, at, reading),
     url:
       others.managed === undefined
         ? urlInUse(url, others.discover, at, reading)
@@ -285,19 +272,6 @@ export interface AdapterInUse {
   readonly fields: Readonly<Record<string, unknown>>;
   /** The name of its base on the server, where the server is told to load it (`loadAdapters`). */
   readonly loadedBeside?: string | undefined;
-}
-
-function loadedAt<Loading>(
-  { loadAdapters, flavor }: { readonly loadAdapters: Loading; readonly flavor: string },
-  at: Path,
-  { report }: Reading,
-): Loading {
-  if (loadAdapters !== undefined && flavor !== 'vllm')
-    report(
-      [...at, 'load_adapters'],
-      'only vLLM is told to load adapters; remove this, and start the server with the adapters',
-    );
-  return loadAdapters;
 }
 
 /** The address of a server that the service starts is known when it has been started. */

@@ -181,7 +181,7 @@ function orderOf(
     tierAsked: asked.tier !== undefined,
     tags,
     at: asked.at,
-    request: { ...request, maxTokens, reasoningRoomTokens },
+    request: { ...request, maxTokens, reasoningRoomTokens, tier },
     choices,
     completionTokensMax: (maxTokens + reasoningRoomTokens) * choices,
     promptTokensMax: promptTokens,

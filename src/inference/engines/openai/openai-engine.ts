@@ -24,14 +24,13 @@ import { flavors } from './flavors/flavors.ts';
 import { isLong, measuredRequest, outgoingRequest, type WrittenRequest } from './outgoing-request.ts';
 import { PromptCaching } from './prompt-caching.ts';
 import { cannotKeep, refusalOf, saltFields } from './request-body.ts';
-import type { ForwardedField, UpstreamServer } from './request-body.ts';
+import type { UpstreamServer } from './request-body.ts';
 import { hostOf } from './server-name.ts';
 import { presenceOf, type AdapterPresence } from './adapter-presence.ts';
 import type { WantedAdapter } from './listed-adapters.ts';
 import { askModels, askReport, ping, type PagesBackend } from './server-pages.ts';
 import { ServedModel } from './served-model.ts';
 import { runTask } from './tasks.ts';
-import type { SpecialTokens } from './special-tokens.ts';
 import { causeCode, ThrottledLog, type BackendIncident, type ReportedIncident } from './incidents.ts';
 import type { StopSignal } from '../../../platform/stop-signal.ts';
 import { abortSignalOf } from '../../../platform/stop-signal.ts';
@@ -39,7 +38,10 @@ import { orAborted } from '../../../platform/deadline.ts';
 import { Deadlines } from '../../../platform/deadlines.ts';
 import type { TraceHeaders } from '../../../platform/telemetry/trace-context.ts';
 
-export interface OpenAiEngineOptions {
+/** What is left out of what is known about the server: nothing is forwarded, nothing reasons, tokens pass. */
+export interface OpenAiEngineOptions extends Partial<
+  Pick<UpstreamServer, 'forward' | 'reasons' | 'systemFirst' | 'ordersByPriority' | 'specialTokens'>
+> {
   /** The model's public id, for errors, and for requests to the backend unless `model` is set. */
   readonly name: string;
   /** Up to and including the version, for example `http://10.0.0.5:8000/v1`. */
@@ -60,14 +62,6 @@ export interface OpenAiEngineOptions {
   readonly onIncident?: (incident: ReportedIncident) => void;
   /** The key for unguessable cache salts. Default: a random one, so that the engine shares no prompt with other engines. */
   readonly saltKey?: KeyObject | Uint8Array;
-  /** Sampling fields that this server accepts although its flavor does not. */
-  readonly forward?: readonly ForwardedField[];
-  /** Whether the model reasons and accepts an effort. Default false. */
-  readonly reasons?: boolean;
-  /** Whether the model's template accepts system messages only at the beginning. Default false. */
-  readonly systemFirst?: boolean;
-  /** How special tokens in clients' texts are handled. Default: they pass. */
-  readonly specialTokens?: SpecialTokens;
   /** Which adapter the server applies. */
   readonly adapter?: WantedAdapter;
 }
@@ -148,6 +142,7 @@ class OpenAiEngine implements Engine {
       forward: options.forward ?? [],
       specialTokens: options.specialTokens ?? { mode: 'pass', texts: [] },
       systemFirst: options.systemFirst ?? false,
+      ordersByPriority: options.ordersByPriority ?? false,
       fields: options.adapter?.fields,
       loadedBeside: options.adapter?.loadedBeside,
       // New for each engine: entries cached by a server can be found again as long as this engine lives.

@@ -22,6 +22,8 @@ export interface UpstreamServer {
   readonly specialTokens: SpecialTokens;
   /** Whether the model's template accepts system messages only at the beginning: later ones then become user text. */
   readonly systemFirst: boolean;
+  /** Whether it was started to order its queue by the field `priority`: others refuse it. */
+  readonly ordersByPriority: boolean;
   readonly salts: CacheSalts;
   /** Sent with every request, besides those of the flavor. */
   readonly fields?: Readonly<Record<string, unknown>> | undefined;
@@ -63,6 +65,8 @@ export function upstreamRequest(
   }
   body['stream'] = true;
   Object.assign(body, flavor.always);
+  if (server.ordersByPriority && flavor.priorities !== undefined)
+    body['priority'] = flavor.priorities[request.tier ?? 'default'];
   if (server.fields !== undefined) Object.assign(body, server.fields);
   return { path: prompt.type === 'messages' ? '/chat/completions' : '/completions', body };
 }

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
+import { tiers } from '../../../../src/generation/tier.ts';
 import { flavorNames, type FlavorName } from '../../../../src/generation/flavor-names.ts';
 import { CacheSalts } from '../../../../src/inference/engines/openai/cache-salts.ts';
 import { flavors } from '../../../../src/inference/engines/openai/flavors/flavors.ts';
@@ -42,6 +43,7 @@ const serverOf = (flavor: FlavorName, more: Partial<UpstreamServer> = {}): Upstr
   forward: [],
   specialTokens: { mode: 'pass', texts: [] },
   systemFirst: false,
+  ordersByPriority: false,
   salts: new CacheSalts(Buffer.alloc(32)),
   ...more,
 });
@@ -82,6 +84,15 @@ describe('what is sent upstream', () => {
       stream: true,
       stream_options: { include_usage: true, continuous_usage_stats: true },
     });
+  });
+
+  it('says the tier in the words of a server that orders by it, and to no other server', () => {
+    const said = (flavor: FlavorName, ordersByPriority: boolean) =>
+      [...tiers, undefined].map((tier) => bodyOf(flavor, { tier }, { ordersByPriority })['priority']);
+    assert.deepEqual(said('vllm', true), [-1, 0, 1, 2, 0]);
+    assert.deepEqual(said('sglang', true), [3, 2, 1, 0, 2]);
+    for (const flavor of Object.keys(flavors) as FlavorName[])
+      assert.deepEqual(said(flavor, false), Array<undefined>(5).fill(undefined), flavor);
   });
 
   it('has no field that a client could have made up (architecture, traps)', () => {

@@ -1,3 +1,4 @@
+import type { Tier } from '../../../../generation/tier.ts';
 import type { Constraint, Effort, EngineConstraint } from '../../../../generation/request.ts';
 import type { ErrorCode } from '../../../../platform/errors.ts';
 import type { ImageTokenRule } from '../../image-tokens.ts';
@@ -7,6 +8,11 @@ import type { ReportPage } from '../server-report.ts';
 export interface Flavor {
   /** Fields sent with every request. */
   readonly always: Readonly<Record<string, unknown>>;
+  /**
+   * The field `priority` of a request in each service tier, for a server that was started to order its own queue by it; undefined: this
+   * kind of server has no such order.
+   */
+  readonly priorities?: Readonly<Record<Tier, number>>;
   /** Names of sampling fields; `undefined`: the server does not know the field, so it is not sent. */
   readonly topK: string | undefined;
   readonly minP: string | undefined;

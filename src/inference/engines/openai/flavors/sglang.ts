@@ -10,6 +10,8 @@ import { vllm } from './vllm.ts';
  */
 export const sglang: Flavor = {
   ...vllm,
+  // Higher is earlier. What is served already is only stopped for what is 10 higher, and so never.
+  priorities: { priority: 3, default: 2, flex: 1, batch: 0 },
   reports: [{ path: '/metrics', read: sglangReport }],
   hasSignedSeeds: false,
   bindsStrictTools: false,

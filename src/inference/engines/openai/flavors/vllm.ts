@@ -12,6 +12,8 @@ export const vllm: Flavor = {
   always: { stream_options: { include_usage: true, continuous_usage_stats: true } },
   topK: 'top_k',
   minP: 'min_p',
+  // Lower is earlier, and 0 what a request without the field has (vllm/entrypoints/openai/chat_completion/protocol.py).
+  priorities: { priority: -1, default: 0, flex: 1, batch: 2 },
   repetitionPenalty: 'repetition_penalty',
   presencePenalty: 'presence_penalty',
   seedModulus: Number.MAX_SAFE_INTEGER,
