@@ -8,7 +8,7 @@ import { Time } from '../components/figures.tsx';
 import { ErrorNote } from '../components/state.tsx';
 import { useText } from '../i18n/text.ts';
 import type { AppTexts } from './messages/en.ts';
-import styles from './shell.module.css';
+import styles from './viewing.module.css';
 
 const askedEveryMs = 10_000;
 

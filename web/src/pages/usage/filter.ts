@@ -3,7 +3,7 @@ import { oneOf, text, whole } from '../../app/filters.ts';
 import type { Read, SearchOf } from '../../app/filters.ts';
 import { endingNames } from '../../components/endings.ts';
 import { formatDay, formatHour, startOfDay, startOfMonth } from '../../format/date.ts';
-import { figures, groupingNames } from './sums.ts';
+import { figures, groupingNames } from './groupings.ts';
 
 export const periods = ['today', '7d', '30d', '90d', 'month'] as const;
 export type Period = (typeof periods)[number];
@@ -88,6 +88,15 @@ export function reportQuery(filter: RequestFilter, { start, end }: Span) {
     ...(ending === undefined || ending === 'refused' ? {} : { ending }),
   };
 }
+
+/** Some sums reach back a number of days only. */
+export const isWithin = (days: number, { start, end }: Span, now = Date.now() / 1000): boolean =>
+  start !== undefined && (end ?? now) - start <= days * 86_400;
+
+/** Whether there are sums: of labels together with tiers or endings for a month. */
+export const hasSums = ({ error, tag, tier, ending }: RequestFilter, span: Span): boolean =>
+  error === undefined &&
+  isWithin(tag === undefined || (tier === undefined && ending === undefined) ? Infinity : 31, span);
 
 /** As lists of requests are asked. */
 export function requestQuery(filter: RequestFilter, span: Span) {

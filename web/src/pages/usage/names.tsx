@@ -1,7 +1,7 @@
 /** Keys and people by name: the API's reports have their ids. */
 import { useKeyNames, useMembers } from '../../api/known.ts';
 import { useEndingName } from '../../components/ending.tsx';
-import type { Grouping } from './sums.ts';
+import type { Grouping } from './groupings.ts';
 import styles from './usage.module.css';
 
 /** `name`: of `useKeyNames`, which a list asks once for all of its rows. */

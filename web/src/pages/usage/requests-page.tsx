@@ -18,7 +18,7 @@ import { formatMilliseconds } from '../../format/number.ts';
 import { useText } from '../../i18n/text.ts';
 import { requestsRoute } from './routes.ts';
 import { DetailsSince } from './details-since.tsx';
-import { isNarrow, reportQuery, requestQuery } from './filter.ts';
+import { isNarrow, reportQuery, requestQuery, hasSums } from './filter.ts';
 import type { RequestFilter, Span } from './filter.ts';
 import { Filters } from './filters.tsx';
 import { KeyName } from './names.tsx';
@@ -87,15 +87,15 @@ const daysMax = 366;
 function SumTiles({ filter, span }: Shown) {
   const t = useText<UsageTexts>('usage');
   const { may, me } = useSession();
-  const hasSums = filter.error === undefined && span.start !== undefined;
+  const isSummed = hasSums(filter, span);
   // The list has requests of their own keys alone.
   const own = may(mayPay) ? {} : { user_id: me.id };
   const report = useGet(
     '/v1/usage',
     { query: { ...reportQuery(filter, span), ...own, limit: daysMax } },
-    { enabled: hasSums, keepPrevious: true },
+    { enabled: isSummed, keepPrevious: true },
   );
-  if (!hasSums || report.data?.has_more === true) return null;
+  if (!isSummed || report.data?.has_more === true) return null;
   return (
     <Loaded of={report} lines={2}>
       {(found) => {

@@ -1,11 +1,8 @@
 import type { Got } from '../../api/use-api.ts';
+import { groupings, type Figure, type Grouping } from './groupings.ts';
 
 export type Report = Got<'/v1/usage'>;
 type Result = Report['data'][number]['results'][number];
-
-/** What can be drawn. */
-export const figures = ['cost', 'requests', 'input', 'output'] as const;
-export type Figure = (typeof figures)[number];
 
 export interface Sums extends Readonly<Record<Figure, number>> {
   readonly cached: number;
@@ -36,18 +33,6 @@ const plus = (one: Sums, other: Sums): Sums => ({
 /** All of a report. */
 export const sumsOf = ({ data }: Report): Sums =>
   data.flatMap(({ results }) => results.map(sumsOfResult)).reduce(plus, none);
-
-/** What a report may be divided by, and the field of a result that says so. */
-export const groupings = {
-  model: 'model',
-  key: 'api_key_id',
-  person: 'user_id',
-  tag: 'tag',
-  tier: 'service_tier',
-  ending: 'ending',
-} as const;
-export type Grouping = keyof typeof groupings;
-export const groupingNames = Object.keys(groupings) as readonly Grouping[];
 
 export interface Group {
   /** null: of no person, or of a tier or ending that is not known. */

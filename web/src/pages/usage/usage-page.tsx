@@ -19,12 +19,14 @@ import { useNow } from '../../components/use-now.ts';
 import { useText } from '../../i18n/text.ts';
 import { usageRoute } from './routes.ts';
 import { DetailsSince } from './details-since.tsx';
-import { bucketLabel, bucketsMax, isNarrow, reportQuery, spanBefore, widthOf } from './filter.ts';
+import { bucketLabel, bucketsMax, isNarrow, reportQuery, spanBefore, widthOf, isWithin } from './filter.ts';
 import type { RequestFilter, Span, UsageFilter } from './filter.ts';
 import { Filters } from './filters.tsx';
 import { KeyName, Name, useNames } from './names.tsx';
-import { firstUsed, figures, groupingNames, groupings, groupsOf, sumsOf } from './sums.ts';
-import type { Figure, Group, Grouping, Report } from './sums.ts';
+import { figures, groupingNames, groupings } from './groupings.ts';
+import type { Figure, Grouping } from './groupings.ts';
+import { firstUsed, groupsOf, sumsOf } from './sums.ts';
+import type { Group, Report } from './sums.ts';
 import { useErrors } from './use-errors.ts';
 import { useSpan } from './use-span.ts';
 import type { UsageTexts } from './messages/en.ts';
@@ -221,6 +223,9 @@ function Totals({ of: shown }: { readonly of: Shown }) {
   );
 }
 
+/** The API reports a day more. */
+const latencyDays = 365;
+
 const latencyQueryOf = ({ filter, span }: Shown) => {
   const { tag, ...query } = reportQuery(filter, span);
   return { query, hasTag: tag !== undefined };
@@ -230,7 +235,7 @@ const latencyQueryOf = ({ filter, span }: Shown) => {
 function Latencies({ of: shown }: { readonly of: Shown }) {
   const t = useText<UsageTexts>('usage');
   const { query, hasTag } = latencyQueryOf(shown);
-  const enabled = !hasTag && shown.span.start !== undefined;
+  const enabled = !hasTag && isWithin(latencyDays, shown.span);
   const { data } = useGet('/v1/latency', { query }, { every: 60_000, keepPrevious: true, enabled });
   const [all] = data?.data ?? [];
   if (!enabled || all === undefined) return null;
@@ -256,7 +261,7 @@ const timeText = (ms: number | null | undefined): string =>
 function useLatencies(shown: Shown) {
   const { query, hasTag } = latencyQueryOf(shown);
   const { by } = shown;
-  const enabled = !hasTag && by !== 'tag' && shown.span.start !== undefined;
+  const enabled = !hasTag && by !== 'tag' && isWithin(latencyDays, shown.span);
   const group = by === 'tag' ? [] : [groupings[by]];
   const options = { every: 60_000, keepPrevious: true, enabled };
   const { data } = useGet('/v1/latency', { query: { ...query, group_by: group } }, options);
