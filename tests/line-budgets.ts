@@ -10,7 +10,7 @@ export const lineBudgets: Readonly<Record<string, number>> = {
   'src/app': 5571,
   'src/billing': 7031,
   'src/catalog': 719,
-  'src/cli': 11213,
+  'src/cli': 11226,
   'src/config': 5816,
   'src/generation': 657,
   'src/inference/batches': 1446,

@@ -21,6 +21,7 @@ export interface CopyDatabaseOptions {
 
 const progressEveryMs = 2_000;
 const stopTimeoutMs = 120_000;
+const endTimeoutMs = 10_000;
 
 /** Copies the database into an empty one of the other kind, and compares both. */
 export async function copyDatabaseTo(context: Context, { to, final = false }: CopyDatabaseOptions): Promise<number> {
@@ -73,6 +74,18 @@ async function refuseRunning({ config, print }: Context, final: boolean): Promis
   while ((await askForStatus(socket).catch(() => status)) !== undefined) {
     if (performance.now() > until) throw new OperationError(`The service has not ended in ${stopTimeoutMs / 1_000} s.`);
     await sleep(200);
+  }
+  // It answers no more before it has written its last, and gives up the file as it ends. One that nobody has waited for stays in the list.
+  const endsBy = performance.now() + endTimeoutMs;
+  while (isThere(status.pid) && performance.now() < endsBy) await sleep(50);
+}
+
+function isThere(pid: number): boolean {
+  try {
+    process.kill(pid, 0);
+    return true;
+  } catch {
+    return false;
   }
 }
 
