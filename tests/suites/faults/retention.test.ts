@@ -116,7 +116,8 @@ test(`kill -9 of the command and of the service while usage is removed: nothing 
   await service.start();
   await until(isRemoved, 60_000);
   await chat();
-  const smaller = (): boolean => statSync(file).size < largest * 0.85;
+  // Sums stay, by hour, day, tier and latency: of this file an eighth goes.
+  const smaller = (): boolean => statSync(file).size < largest * 0.92;
   await until(smaller, 60_000).catch(() => assert.fail(`${largest} bytes became ${statSync(file).size}`));
   assert.equal(await service.stop(), 0);
   await assertRight('at the end');

@@ -26,7 +26,7 @@ import { TestService, scriptedModel, until } from '../../support/service.ts';
 const config = scriptedModel('- say: [ { text: "one two three" } ]');
 const secret = 'a secret of thirty-two characters';
 const ask = { model: 'demo', messages: [{ role: 'user', content: 'hello' }] };
-const [earlier, newest] = ['100-baseline', '108-heads'];
+const [earlier, newest] = ['100-baseline', '113-tier-multiples'];
 const stepsBetween = 8;
 
 const dataOf = (service: TestService): string => join(service.folder, 'data');
