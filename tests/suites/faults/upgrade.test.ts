@@ -27,7 +27,7 @@ const config = scriptedModel('- say: [ { text: "one two three" } ]');
 const secret = 'a secret of thirty-two characters';
 const ask = { model: 'demo', messages: [{ role: 'user', content: 'hello' }] };
 const [earlier, newest] = ['100-baseline', '113-tier-multiples'];
-const stepsBetween = 8;
+const stepsBetween = 13;
 
 const dataOf = (service: TestService): string => join(service.folder, 'data');
 const fileOf = (service: TestService): string => join(dataOf(service), 'tokenhouse.db');
