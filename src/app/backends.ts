@@ -329,9 +329,7 @@ export function openAiEngineOf(
 }
 
 /** A verified model file, and its recommended values for fields that a request omits. */
-type FoundFile = FetchedModel & {
-  readonly defaults: SamplingDefaults;
-};
+type FoundFile = FetchedModel & { readonly defaults: SamplingDefaults };
 
 async function fetchFile(
   model: ModelConfig,

@@ -6,13 +6,13 @@ import { ModelRefused } from '../inference/engines/llama/model-refused.ts';
 import { fetchModel, type FetchedModel } from '../inference/model-files/fetch-model.ts';
 import { pinModel } from '../inference/model-files/pin-model.ts';
 import { progressDisplay } from '../inference/model-files/progress.ts';
-import { parseSource } from '../config/model-source.ts';
 import { bytesInWords } from './amount.ts';
 import type { Context } from './context.ts';
 import { probeModel } from './model-probe.ts';
 import type { WrittenPrices } from './option.ts';
+import { addTimeoutMs, filesOf, probeWindow } from './pinned-files.ts';
 import { nothing } from './terms.ts';
-import { freeModelId, modelInFile, takenOverLine, writeConfig } from './write-config.ts';
+import { changedInFile, freeModelId, modelInFile, takenOverLine, writeConfig } from './write-config.ts';
 
 interface AdapterOptions {
   readonly base: string;
@@ -42,9 +42,8 @@ export async function addAdapter(context: Context, { base, ...options }: Adapter
     const [file, ...further] = pinned.files;
     if (file === undefined || further.length > 0) throw new OperationError('An adapter is one file.');
     const id = freeModelId(context, options.id ?? pinned.name.toLowerCase());
-    const source = parseSource(file.source, directory);
-    if ('problem' in source) throw new Error(source.problem);
-    const fetched = await fetchModel({ ...backend, adapter: { ...file, sources: [source], scale: 1 } }, fetching);
+    const { parts: _, ...wanted } = filesOf(pinned, directory);
+    const fetched = await fetchModel({ ...backend, adapter: { ...wanted, scale: 1 } }, fetching);
     display.end();
     const { text, tokensPerSecond } = await answerOf(fetched, model.contextLength);
     const entry = {
@@ -52,11 +51,9 @@ export async function addAdapter(context: Context, { base, ...options }: Adapter
       file: { sources: [file.source], sha256: file.sha256, bytes: file.bytes },
       ...(price === undefined ? {} : { pricing: price }),
     };
-    const { written, reloaded } = await writeConfig(context, options.config, (before) => {
-      const changed = withEntry(before, model.id, 'adapters', entry);
-      if (changed === undefined) throw new OperationError(`${model.id} is not written in the file itself.`);
-      return changed;
-    });
+    const { written, reloaded } = await writeConfig(context, options.config, (before) =>
+      changedInFile(withEntry(before, model.id, 'adapters', entry), model.id),
+    );
     print.result({ ...entry, adapter_of: model.id, answer: text, config: written, is_in_force: reloaded }, [
       `${id} · adapter of ${model.id} · ${bytesInWords(file.bytes)} · sha256 ${file.sha256}`,
       `says     ${JSON.stringify(text.slice(0, 100))}, ${tokensPerSecond.toFixed(1)} tokens a second`,
@@ -79,6 +76,3 @@ async function answerOf({ path, adapterPath }: FetchedModel, contextLength: numb
   const adapter = Promise.resolve({ file: adapterPath!, scale: 1 });
   return await probeModel(path, Math.min(contextLength, probeWindow), header.hasChatTemplate, { adapter });
 }
-
-const addTimeoutMs = 24 * 3_600_000;
-const probeWindow = 1024;

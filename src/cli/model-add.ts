@@ -16,12 +16,12 @@ import { fetchModel } from '../inference/model-files/fetch-model.ts';
 import { pinModel, type PinnedModel } from '../inference/model-files/pin-model.ts';
 import { NoGgufProblem } from '../inference/model-files/problem.ts';
 import { progressDisplay } from '../inference/model-files/progress.ts';
-import { parseSource } from '../config/model-source.ts';
 import { ChatTemplate } from '../inference/engines/llama/chat-template.ts';
 import { CommandFailure } from './command-failure.ts';
 import type { Context } from './context.ts';
 import { exitCodes } from './failure.ts';
 import { bytesInWords } from './amount.ts';
+import { addTimeoutMs, filesOf, probeWindow } from './pinned-files.ts';
 import { termsLine, termsOf, type TermsOptions } from './terms.ts';
 import { freeModelId, modelInFile, takenOverLine, writeConfig } from './write-config.ts';
 import { addServed, folderWithModel, inRepository } from './model-served.ts';
@@ -146,9 +146,6 @@ export async function removeModel(context: Context, options: Pick<AddOptions, 'c
   return 0;
 }
 
-const addTimeoutMs = 24 * 3_600_000;
-const probeWindow = 1024;
-
 /** Refuses before gigabytes are fetched for nothing. The file is in memory at least once, or on a GPU. */
 function refuseWithoutMemory(bytes: number, onGpus: number): void {
   const free = Math.min(freemem(), process.constrainedMemory() || Infinity) + onGpus;
@@ -165,16 +162,6 @@ const refused = (what: string): CommandFailure =>
     repair: ['tokenhouse models list', 'choose a smaller model, or a smaller quantization of it'],
     exitCode: exitCodes.refused,
   });
-
-/** The files as the configuration would list them. */
-function filesOf({ files }: PinnedModel, directory: string) {
-  const [first, ...parts] = files.map(({ source, sha256, bytes }) => {
-    const parsed = parseSource(source, directory);
-    if ('problem' in parsed) throw new Error(parsed.problem);
-    return { sources: [parsed], sha256, bytes };
-  });
-  return { ...first!, parts };
-}
 
 /**
  * The longest window for which two slots fit into memory, the computer's and that of a GPU; throws `ModelRefused` if not even a

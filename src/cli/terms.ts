@@ -5,7 +5,7 @@ import { StoreError } from '../store/store-error.ts';
 import type { Context } from './context.ts';
 import { reading } from './database.ts';
 import type { WrittenPrices } from './option.ts';
-import { modelInFile, takenOverLine, writeConfig } from './write-config.ts';
+import { changedInFile, modelInFile, takenOverLine, writeConfig } from './write-config.ts';
 
 /** What a model costs and for whom, as the configuration has it. */
 export interface Terms {
@@ -59,11 +59,9 @@ export async function sellModel(
   if (options.price === undefined && options.free !== true)
     throw new OperationError('Name its price, for example --price 0.10/0.40, or give it away with --free.');
   const pricing = options.price ?? nothing;
-  const { written, reloaded } = await writeConfig(context, options.config, (text) => {
-    const changed = withSettings(text, found.id, { pricing, dedicated_to: null });
-    if (changed === undefined) throw new OperationError(`${found.id} is not written in the file itself.`);
-    return changed;
-  });
+  const { written, reloaded } = await writeConfig(context, options.config, (text) =>
+    changedInFile(withSettings(text, found.id, { pricing, dedicated_to: null }), found.id),
+  );
   print.result({ id: found.id, pricing, config: written, is_in_force: reloaded }, [
     `${found.id}: ${termsLine(found.id, { pricing })}`,
     takenOverLine(reloaded),

@@ -26,6 +26,12 @@ export async function writeConfig(
   return { written: file, reloaded: outcome !== undefined };
 }
 
+/** The changed text; throws for a model whose entry is elsewhere, such as behind an anchor. */
+export function changedInFile(changed: string | undefined, id: string): string {
+  if (changed === undefined) throw new OperationError(`${id} is not written in the file itself.`);
+  return changed;
+}
+
 export const takenOverLine = (isReloaded: boolean): string =>
   isReloaded ? 'The running service has taken it over.' : 'It is there at the next start: tokenhouse serve';
 
