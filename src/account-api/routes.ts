@@ -17,6 +17,7 @@ import { keyRoutes } from './routes/keys.ts';
 import { limitRoutes } from './routes/limits.ts';
 import { mailRoutes } from './routes/mail.ts';
 import { memberRoutes } from './routes/members.ts';
+import { modelAdditionRoutes } from './routes/model-additions.ts';
 import { modelRoutes } from './routes/models.ts';
 import { oidcRoutes } from './routes/oidc.ts';
 import { ownAccountRoutes } from './routes/account.ts';
@@ -48,6 +49,7 @@ export const accountRoutes: readonly AccountRoute[] = [
   ...limitRoutes,
   ...mailRoutes,
   ...memberRoutes,
+  ...modelAdditionRoutes,
   ...modelRoutes,
   ...oidcRoutes,
   ...ownAccountRoutes,

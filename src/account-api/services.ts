@@ -41,6 +41,18 @@ export interface AccountServices {
   readonly configEditor?: ConfigEditor;
   /** Asks a server what it is, and if a model is named, sends it requests. Throws `OperationError`. */
   readonly probeServer?: (asked: AskedServer, signal: AbortSignal) => Promise<ProbedServer>;
+  /** Adds models that this computer runs, one at a time. */
+  readonly modelAdditions?: {
+    last(): ModelAddition | undefined;
+    /** `price`: `0.10/0.40`, dollars per million tokens; neither it nor `isFree`: a draft. Throws `http_409` while it adds another. */
+    start(wanted: {
+      readonly source: string;
+      readonly id: string | undefined;
+      readonly price: string | undefined;
+      readonly isFree: boolean;
+    }): ModelAddition;
+    stop(): void;
+  };
   /** Stores mails durably, then sends them. */
   readonly mailer: Mailer;
   /** Users who sign in. */
@@ -72,6 +84,17 @@ export interface ClaimLook {
   readonly state: 'kept' | 'broken' | 'unknown';
   /** What was found instead, or why nothing could be found. */
   readonly found: string | null;
+}
+
+/** A model that is being added, or was, by `tokenhouse models add`. */
+export interface ModelAddition {
+  readonly source: string;
+  readonly state: 'running' | 'added' | 'failed' | 'stopped';
+  readonly startedAt: number;
+  /** The command's last line about what it does; null: none yet. */
+  readonly progress: string | null;
+  /** What the command printed as JSON: of the model, or of its failure. */
+  readonly result: Readonly<Record<string, unknown>> | null;
 }
 
 export interface AskedServer {

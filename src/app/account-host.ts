@@ -45,6 +45,7 @@ import { StoreError } from '../store/store-error.ts';
 import type { Store } from './stores.ts';
 import { openMetrics } from './telemetry-exports.ts';
 import { TrafficHistory } from './traffic-history.ts';
+import { ModelAdditions } from './model-additions.ts';
 import { serverProbe } from './probed-server.ts';
 import { openNotifications } from './notifications.ts';
 import type { Notifications } from './notifications.ts';
@@ -232,6 +233,9 @@ function openParts(
   });
   opened.push(() => jobs.close());
 
+  const modelAdditions = new ModelAdditions(options.configFile, () => store.now());
+  opened.push(() => modelAdditions.stop());
+
   const shared = { operations, config, accountUrl, mailer: outbox };
   const users = new Users(shared);
   const notifications = openNotifications({ ...shared, log, jobs, payments: () => paying.payments });
@@ -265,6 +269,7 @@ function openParts(
       modelOf,
       system,
       lookAtBackends: looks,
+      modelAdditions,
     },
   };
 }

@@ -1,9 +1,16 @@
 /**
  * Programs that run beside the main one, in a separate thread or process: each file whose name ends in `-thread`, `-child` or
- * `-worker` is bundled as an entry under its own name (scripts/bundle.mjs). All entries and their shared code are in one folder.
+ * `-worker` is bundled as an entry under its own name (scripts/bundle.mjs). All entries and their shared code are in one folder, also `main`, the command.
  */
 export type Entry =
-  'compile-thread' | 'query-worker' | 'json-thread' | 'ledger-worker' | 'llama-child' | 'pdf-child' | 'serve-worker';
+  | 'main'
+  | 'compile-thread'
+  | 'query-worker'
+  | 'json-thread'
+  | 'ledger-worker'
+  | 'llama-child'
+  | 'pdf-child'
+  | 'serve-worker';
 
 /** The built file of an entry. In a test, it is the program built for that run. */
 export const entryUrl = (name: Entry): URL => new URL(`./${name}.js`, import.meta.url);

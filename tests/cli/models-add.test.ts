@@ -1,19 +1,18 @@
 import assert from 'node:assert/strict';
-import { createHash } from 'node:crypto';
 import { chmodSync, mkdtempSync, readdirSync, readFileSync, realpathSync, rmSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { basename, dirname, join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { after, before, test } from 'node:test';
 
-import { fileServer, sendFile, type FileServer } from '../inference/model-files/file-server.ts';
+import type { FileServer } from '../inference/model-files/file-server.ts';
 import { mainFile } from '../support/built.ts';
+import { hubCommit, sha256Of, startHub, type HubFaults } from '../support/hub.ts';
 import { TestService, until } from '../support/service.ts';
 import { writeTinyBert } from '../support/tiny-bert.ts';
 import { writeSplitTinyGguf, writeTinyGguf } from '../support/tiny-gguf.ts';
 import { CommandFolder, jsonOf } from './command.ts';
 
 /** `models add` and `models remove` against a hub on this computer, with the real engine. */
-const commit = 'a1'.repeat(20);
 const made = mkdtempSync(join(tmpdir(), 'tokenhouse-add-'));
 const script = [['assistant\n', 'Hello', ' there', '<|im_end|>']];
 writeTinyGguf(join(made, 'tiny-Q8_0.gguf'), { script, contextLength: 2048 });
@@ -22,33 +21,11 @@ writeTinyBert(join(made, 'bert-mean.gguf'), { contextLength: 512 });
 writeTinyBert(join(made, 'bert-rank.gguf'), { contextLength: 512, pooling: 'rank' });
 const parts = writeSplitTinyGguf(join(made, 'split-Q4_0'), 3, { script, contextLength: 2048 });
 const bodies = new Map(readdirSync(made).map((name) => [name, readFileSync(join(made, name))]));
-const sha256Of = (bytes: Buffer): string => createHash('sha256').update(bytes).digest('hex');
 
-/** What the hub says and sends, unless a test changes it. */
-const faults: { oid?: string; cutAfter?: number | undefined; size?: number } = {};
+const faults: HubFaults = {};
 let hub: FileServer;
 before(async () => {
-  hub = await fileServer((request, response, server) => {
-    const url = request.url ?? '';
-    if (/^\/api\/models\/o\/r\/revision\/(main|v1)$/.test(url)) response.end(JSON.stringify({ sha: commit }));
-    else if (url === `/api/models/o/r/tree/${commit}?recursive=true`) {
-      const files = [...bodies].map(([path, body]) => {
-        const size = faults.size ?? body.length;
-        return { type: 'file', path, size, lfs: { oid: faults.oid ?? sha256Of(body), size } };
-      });
-      const config = { type: 'file', path: 'generation_config.json', size: 30 };
-      response.end(JSON.stringify([...files, config]));
-    } else if (url.endsWith('/generation_config.json')) response.end('{"temperature": 0.6, "top_k": 20}');
-    else {
-      const body = bodies.get(basename(url));
-      if (body === undefined) response.writeHead(404).end();
-      else {
-        const { cutAfter } = faults;
-        faults.cutAfter = undefined;
-        sendFile(request, response, server, { body, etag: `"${sha256Of(body)}"`, cutAfter });
-      }
-    }
-  });
+  hub = await startHub(bodies, faults);
 });
 after(async () => {
   await hub.close();
@@ -86,7 +63,7 @@ test('a quantization of a repository is pinned, fetched, tried and written, and 
   const text = configOf(folder);
   assert.ok(text.startsWith('# my models\n'), text);
   assert.match(text, /id: first # the one that is there/);
-  assert.match(text, new RegExp(`hf:o/r/tiny-Q8_0.gguf@${commit}`));
+  assert.match(text, new RegExp(`hf:o/r/tiny-Q8_0.gguf@${hubCommit}`));
   assert.match(text, new RegExp(sha256Of(bodies.get('tiny-Q8_0.gguf')!)));
   assert.match(text, /temperature: 0\.6/);
   const list = await folder.run('models', 'list');

@@ -1,19 +1,29 @@
 /** What the operator of the server does in the console: accounts and their credit, prices, the state of the system, mail, the audit log. */
 import assert from 'node:assert/strict';
-import { writeFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 
 import { Server } from '../../app/discovery/scene.ts';
+import { startHub } from '../../support/hub.ts';
 import { report } from '../../support/workers.ts';
 import { noFeatures, scriptedModel, TestService, until } from '../../support/service.ts';
+import { writeTinyGguf } from '../../support/tiny-gguf.ts';
 import { owner, Visitor } from '../../support/visitor.ts';
 import { browserOfFile, looks, Person } from './browser.ts';
 import type { Look } from './browser.ts';
 
 const openBrowser = browserOfFile();
 
-const service = new TestService({ config: '' });
+const made = mkdtempSync(join(tmpdir(), 'tokenhouse-operator-'));
+const modelFile = join(made, 'tiny-Q8_0.gguf');
+writeTinyGguf(modelFile, { script: [['assistant\n', 'Hello', ' there', '<|im_end|>']], contextLength: 2048 });
+const hub = await startHub(new Map([['tiny-Q8_0.gguf', readFileSync(modelFile)]]));
+const service = new TestService({
+  config: '',
+  environment: { HF_ENDPOINT: hub.url, NO_PROXY: '127.0.0.1', TOKENHOUSE_MODEL_DIR: join(made, 'cache') },
+});
 const visitor = new Visitor(service);
 /** Markup, a long word, and the other direction of writing: shown as they are. */
 const hostileName = `<img src=x onerror="alert(1)"> ${'long'.repeat(12)} \u202Ertl`;
@@ -52,6 +62,8 @@ before(async () => {
 after(async () => {
   await service.verify();
   await service.dispose();
+  await hub.close();
+  rmSync(made, { recursive: true, force: true });
 });
 
 const desktop = looks.find(({ name }) => name === 'light, 1280 px')!;
@@ -320,6 +332,30 @@ test('an account pays another price once its effect was seen, and the list price
   await person.look();
   await person.leave();
 });
+
+for (const look of [desktop, phone])
+  test(`a model that this computer runs is added by its name at a hub, and a wrong one says why: ${look.name}`, async () => {
+    const person = await signedIn('/operator/catalogue', owner, look);
+    const { page } = person;
+    const id = look === phone ? 'of-the-phone' : 'tiny-q8_0';
+    const add = async (source: string): Promise<void> => {
+      await person.press('Add a model');
+      await person.fill('Source', source);
+      if (look === phone) await person.fill('Id of the model', id);
+      await person.look();
+      await page.getByRole('dialog').getByRole('button', { name: 'Add', exact: true }).click();
+      await page.getByRole('dialog').waitFor({ state: 'detached' });
+    };
+    await add('hf:o/r:Q2_K');
+    await page.getByRole('heading', { name: 'Not added: hf:o/r:Q2_K' }).waitFor();
+    await person.look();
+    await add('hf:o/r:Q8_0');
+    await page.getByRole('heading', { name: 'Added: hf:o/r:Q8_0', exact: true }).waitFor();
+    await person.reads(/Hello there/);
+    await person.look();
+    await page.getByRole('main').getByRole('status').getByRole('link', { name: id }).click();
+    await page.getByRole('heading', { name: 'tiny-Q8_0' }).first().waitFor();
+  });
 
 test('the system shows a backend that fails as ejected, with the figures of the API, and says when it is stale', async () => {
   await until(async () => {

@@ -4,7 +4,6 @@ import { useSession } from '../../api/session.ts';
 import { useGet } from '../../api/use-api.ts';
 import { Badge } from '../../components/badge.tsx';
 import { LinkButton } from '../../components/button.tsx';
-import { CodeBlock } from '../../components/code.tsx';
 import { Count, Price, Time } from '../../components/figures.tsx';
 import { controlClass } from '../../components/form.tsx';
 import { Page, Panel } from '../../components/page.tsx';
@@ -30,7 +29,11 @@ export default function ModelListPage() {
   const navigate = modelsRoute.useNavigate();
   const models = useGet('/v1/models/cards', undefined, { every: 10_000 });
   return (
-    <Page title={t('title')} lead={t('lead')}>
+    <Page
+      title={t('title')}
+      lead={t('lead')}
+      actions={isOperator && <LinkButton to="/operator/catalogue">{t('add')}</LinkButton>}
+    >
       <Loaded of={models}>
         {({ data }) => (
           <>
@@ -67,7 +70,6 @@ export default function ModelListPage() {
                 }
               />
             </Panel>
-            {isOperator && <HowToAdd />}
           </>
         )}
       </Loaded>
@@ -156,21 +158,5 @@ function Telling({ of: { endpoints } }: { readonly of: Model }) {
         <Badge key={path}>{path.slice('/v1/'.length)}</Badge>
       ))}
     </span>
-  );
-}
-
-/** For who can. */
-function HowToAdd() {
-  const t = useText<ModelTexts>('models');
-  return (
-    <Panel title={t('add')}>
-      <div className={styles['commands']}>
-        <p>{t('addText')}</p>
-        <p>{t('addEngine')}</p>
-        <CodeBlock label={t('addEngine')} code="npx tokenhouse models add hf:Qwen/Qwen3-4B-GGUF:Q4_K_M" />
-        <p>{t('addServer')}</p>
-        <CodeBlock label={t('addServer')} code="npx tokenhouse backends add http://10.0.0.5:8000/v1" />
-      </div>
-    </Panel>
   );
 }

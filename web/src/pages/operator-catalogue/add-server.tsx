@@ -6,13 +6,13 @@ import { Button } from '../../components/button.tsx';
 import { Dialog } from '../../components/dialog.tsx';
 import { FieldRow, Form, FormButtons, Select, TextField } from '../../components/form.tsx';
 import { Facts } from '../../components/page.tsx';
-import { exactPattern, microcentsOf } from '../../format/money.ts';
 import { formatNumber } from '../../format/number.ts';
 import { useText } from '../../i18n/text.ts';
 import { ChangeButtons, Difference, useChange, useUnwritable } from './change.tsx';
 import type { Change } from './change.tsx';
 import type { OperatorCatalogueTexts } from './messages/en.ts';
 import type { Model } from './price-dialog.tsx';
+import { ratesIn, TermsFields, type Terms } from './terms.tsx';
 import styles from './operator-catalogue.module.css';
 
 type Found = Sent<'post', '/v1/admin/servers/probe'>;
@@ -76,7 +76,7 @@ function FoundServer({ asked, found, models, onClose }: FoundProps) {
   const t = useText<OperatorCatalogueTexts>('operator-catalogue');
   const [there, setThere] = useState(found.models[0]?.id ?? '');
   const [id, setId] = useState(there);
-  const [terms, setTerms] = useState<'draft' | 'sold' | 'free'>('draft');
+  const [terms, setTerms] = useState<Terms>('draft');
   const tried = useSend('post', '/v1/admin/servers/probe');
   const change = useChange(onClose);
   const unwritable = useUnwritable();
@@ -144,15 +144,7 @@ function FoundServer({ asked, found, models, onClose }: FoundProps) {
                 />
               )}
             </FieldRow>
-            {existing === undefined && (
-              <Select
-                label={t('forAccounts')}
-                value={terms}
-                options={(['draft', 'sold', 'free'] as const).map((value) => ({ value, text: t(value) }))}
-                onChange={({ target: { value } }) => setTerms(value as typeof terms)}
-              />
-            )}
-            {existing === undefined && terms === 'sold' && <RateFields />}
+            {existing === undefined && <TermsFields value={terms} onChange={setTerms} withCached />}
           </div>
         )}
         {change.shown !== undefined && <Difference of={change.shown} />}
@@ -168,17 +160,6 @@ function FoundServer({ asked, found, models, onClose }: FoundProps) {
         </FormButtons>
       </Form>
     </Dialog>
-  );
-}
-
-function RateFields() {
-  const t = useText<OperatorCatalogueTexts>('operator-catalogue');
-  return (
-    <FieldRow>
-      <TextField name="input" label={t('input')} isMoney pattern={exactPattern} hint={t('perMillion')} />
-      <TextField name="output" label={t('output')} isMoney pattern={exactPattern} hint={t('perMillion')} />
-      <TextField name="cached" label={t('cached')} isMoney pattern={exactPattern} hint={t('asInput')} optional />
-    </FieldRow>
   );
 }
 
@@ -207,7 +188,7 @@ interface Chosen {
   readonly asked: Asked;
   readonly found: Found;
   readonly there: string;
-  readonly terms: 'draft' | 'sold' | 'free';
+  readonly terms: Terms;
   readonly existing: Model | undefined;
   readonly answer: Found['answer'];
 }
@@ -239,12 +220,3 @@ function changeOf({ asked, found, there, terms, existing, answer }: Chosen, form
 }
 
 const freeRates = { input_microcents_per_million: 0, output_microcents_per_million: 0 };
-
-function ratesIn(form: FormData) {
-  const cached = microcentsOf(String(form.get('cached')));
-  return {
-    input_microcents_per_million: microcentsOf(String(form.get('input'))) ?? 0,
-    output_microcents_per_million: microcentsOf(String(form.get('output'))) ?? 0,
-    ...(cached === undefined ? {} : { cache_read_microcents_per_million: cached }),
-  };
-}

@@ -4,7 +4,6 @@ import { useState } from 'react';
 import { useGet } from '../../api/use-api.ts';
 import type { Got } from '../../api/use-api.ts';
 import { Button } from '../../components/button.tsx';
-import { CodeBlock } from '../../components/code.tsx';
 import { Price } from '../../components/figures.tsx';
 import { Page, Panel } from '../../components/page.tsx';
 import { EmptyState, Loaded } from '../../components/state.tsx';
@@ -12,6 +11,7 @@ import { DataTable, wholeList } from '../../components/table.tsx';
 import type { Column } from '../../components/table.tsx';
 import { formatNumber } from '../../format/number.ts';
 import { useText } from '../../i18n/text.ts';
+import { AddModel, LastAddition } from './add-model.tsx';
 import { AddServer } from './add-server.tsx';
 import { Retirement } from './retirement.tsx';
 import { ServedAt } from './served-at.tsx';
@@ -22,7 +22,7 @@ type Model = Got<'/v1/admin/models'>['data'][number];
 
 export function ModelList() {
   const t = useText<OperatorCatalogueTexts>('operator-catalogue');
-  const [adding, setAdding] = useState(false);
+  const [adding, setAdding] = useState<'model' | 'server'>();
   const models = useGet('/v1/admin/models', undefined, { every: 10_000 });
   const backends = useGet('/v1/admin/backends', undefined, { every: 10_000 });
   const columns: readonly Column<Model>[] = [
@@ -66,9 +66,12 @@ export function ModelList() {
       title={t('title')}
       lead={t('lead')}
       actions={
-        <Button look="primary" onClick={() => setAdding(true)}>
-          {t('addAServer')}
-        </Button>
+        <>
+          <Button onClick={() => setAdding('model')}>{t('addAModel')}</Button>
+          <Button look="primary" onClick={() => setAdding('server')}>
+            {t('addAServer')}
+          </Button>
+        </>
       }
     >
       <Panel flush>
@@ -84,32 +87,9 @@ export function ModelList() {
           )}
         </Loaded>
       </Panel>
-      <AddModel />
-      {adding && <AddServer models={models.data?.data ?? []} onClose={() => setAdding(false)} />}
+      <LastAddition />
+      {adding === 'server' && <AddServer models={models.data?.data ?? []} onClose={() => setAdding(undefined)} />}
+      {adding === 'model' && <AddModel onClose={() => setAdding(undefined)} />}
     </Page>
-  );
-}
-
-/** What is fetched for hours, and may need all the memory there is, stays with the command line. */
-function AddModel() {
-  const t = useText<OperatorCatalogueTexts>('operator-catalogue');
-  const ways = [
-    ['addFile', 'npx tokenhouse models add hf:bartowski/Qwen2.5-1.5B-Instruct-GGUF:Q4_K_M'],
-    ['findFault', 'npx tokenhouse doctor'],
-  ] as const;
-  return (
-    <Panel title={t('addTitle')}>
-      <p className={styles['text']}>{t('addText')}</p>
-      <dl className={styles['ways']}>
-        {ways.map(([text, command]) => (
-          <div key={text}>
-            <dt>{t(text)}</dt>
-            <dd>
-              <CodeBlock label={t(text)} code={command} wrap />
-            </dd>
-          </div>
-        ))}
-      </dl>
-    </Panel>
   );
 }

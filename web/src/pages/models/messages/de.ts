@@ -3,9 +3,6 @@ import type { ModelTexts } from './en.ts';
 
 const de: Translated<ModelTexts> = {
   add: 'Ein Modell hinzufügen',
-  addEngine: 'Eines, das dieser Server selbst ausführt:',
-  addServer: 'Eines auf einem Modellserver, der schon läuft (vLLM, SGLang, llama-server, …):',
-  addText: 'Der Katalog steht in tokenhouse.yaml, und diese Befehle schreiben hinein. Ein Neustart ist nicht nötig.',
   adapterOf: 'Adapter von',
   available: 'Verfügbar',
   cached: 'Eingabe aus dem Cache',

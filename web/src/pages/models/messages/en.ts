@@ -2,9 +2,6 @@ import type { Catalogue } from '../../../i18n/text.ts';
 
 const en = {
   add: 'Add a model',
-  addEngine: 'One that this server runs itself:',
-  addServer: 'One of a model server that runs already (vLLM, SGLang, llama-server, …):',
-  addText: 'The catalog is in tokenhouse.yaml, and these commands write it. No restart is needed.',
   adapterOf: 'Adapter of',
   available: 'Available',
   cached: 'Cached input',

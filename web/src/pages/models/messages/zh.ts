@@ -3,9 +3,6 @@ import type { ModelTexts } from './en.ts';
 
 const zh: Translated<ModelTexts> = {
   add: '添加模型',
-  addEngine: '由此服务器自己运行的模型：',
-  addServer: '已在运行的模型服务器（vLLM、SGLang、llama-server 等）上的模型：',
-  addText: '模型目录位于 tokenhouse.yaml，这些命令会写入其中，无需重启。',
   adapterOf: '适配器所属模型',
   available: '可用',
   cached: '缓存输入',
