@@ -9,7 +9,7 @@ import { ApiError } from '../platform/errors.ts';
 import type { Budget, BudgetPeriod } from '../store/budget.ts';
 import type { BudgetStatus } from '../store/repositories/budgets.ts';
 import type { Repositories } from '../store/repositories/repositories.ts';
-import { centsMax, centsOf, microcentsPerCent, nullable, secondsOrNull, wholeOf } from './wire.ts';
+import { centsMax, centsOf, exactAmount, nullable, secondsOrNull, wholeOf } from './wire.ts';
 
 const limitResets = ['daily', 'weekly', 'monthly'] as const;
 type LimitReset = (typeof limitResets)[number];
@@ -69,8 +69,16 @@ export async function modelBudgetsShown(ownerIds: readonly string[], repositorie
 
 /** Fields that can be set. */
 export const limitSettings = {
-  /** Ten billion dollars in cents: the maximum of a budget. */
   limit_cents: Type.Optional(nullable(Type.Integer({ minimum: 0, maximum: centsMax }))),
+  limit_microcents: Type.Optional(
+    nullable(
+      Type.Integer({
+        minimum: 0,
+        maximum: Number.MAX_SAFE_INTEGER,
+        description: 'Instead of limit_cents: exact, where it has fractions of a cent.',
+      }),
+    ),
+  ),
   limit_reset: Type.Optional(nullable(Type.Enum([...limitResets], { description: 'null: the limit never renews.' }))),
 };
 
@@ -81,7 +89,8 @@ export const modelBudgetSettings = {
       Type.Object(
         {
           model: Type.String({ minLength: 1, maxLength: 128, pattern: '^\\S+$' }),
-          limit_cents: Type.Integer({ minimum: 0, maximum: centsMax }),
+          limit_cents: Type.Optional(Type.Integer({ minimum: 0, maximum: centsMax })),
+          limit_microcents: Type.Optional(Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER })),
           limit_reset: limitSettings.limit_reset,
         },
         { additionalProperties: false },
@@ -89,7 +98,7 @@ export const modelBudgetSettings = {
       {
         maxItems: listMax,
         description:
-          'What may be spent on single models; replaces the earlier list. A limit without limit_reset never renews.',
+          'What may be spent on single models, each in limit_cents or limit_microcents; replaces the earlier list. A limit without limit_reset never renews.',
       },
     ),
   ),
@@ -106,7 +115,7 @@ export async function modelBudgetsAskedFor(
 ): Promise<readonly { readonly model: string; readonly budget: BudgetInput | undefined }[]> {
   if (asked === undefined) return [];
   const known = await repositories.modelBudgetsOf({ ownerIds: [ownerId], at: now() });
-  const there = new Map(asked.map(({ model, ...limit }) => [model.toLowerCase(), budgetAskedFor(limit, null)!]));
+  const there = new Map(asked.map(({ model, ...limit }) => [model.toLowerCase(), newBudget(limit)]));
   const changed = [...there].filter(([model, { microcents, per }]) => {
     const before = known.find(({ modelId }) => modelId === model);
     return before?.amountMicrocents !== BigInt(microcents) || before.per !== per;
@@ -121,16 +130,23 @@ export async function modelBudgetsAskedFor(
 type LimitSettings = { -readonly [Field in keyof typeof limitSettings]?: Static<(typeof limitSettings)[Field]> };
 
 /** The requested budget, based on the `known` one; null: none, `undefined`: unchanged. */
-export function budgetAskedFor(
-  { limit_cents: limit, limit_reset: reset }: LimitSettings,
-  known: Budget | null,
-): BudgetInput | null | undefined {
-  if (limit === null || (limit === undefined && reset === undefined)) return limit;
-  if (limit === undefined && known === null)
+export function budgetAskedFor(settings: LimitSettings, known: Budget | null): BudgetInput | null | undefined {
+  const { limit_reset: reset } = settings;
+  const amount = exactAmount(settings, 'limit_cents', 'limit_microcents');
+  if (amount === null || (amount === undefined && reset === undefined)) return amount;
+  if (amount === undefined && known === null)
     throw new ApiError('unsupported_value', 'There is no limit yet: give limit_cents too.', { param: 'limit_reset' });
   // A new period alone keeps the amount, and a new amount alone keeps the period.
   return {
-    microcents: String(limit === undefined ? known!.amountMicrocents : BigInt(limit) * microcentsPerCent),
+    microcents: String(amount ?? known!.amountMicrocents),
     per: reset === undefined ? (known?.per ?? 'total') : reset === null ? 'total' : periodOfReset[reset],
   };
+}
+
+function newBudget(settings: LimitSettings): BudgetInput {
+  const budget = budgetAskedFor(settings, null);
+  if (budget !== undefined && budget !== null) return budget;
+  throw new ApiError('unsupported_value', 'A budget of a model needs limit_cents or limit_microcents.', {
+    param: 'budgets_by_model',
+  });
 }

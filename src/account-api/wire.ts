@@ -2,6 +2,8 @@
 import Type from 'typebox';
 import type { TObject, TSchema } from 'typebox';
 
+import { ApiError } from '../platform/errors.ts';
+
 /** Unix seconds. */
 export const secondsOf = (ms: number): number => Math.floor(ms / 1000);
 export const secondsOrNull = (ms: number | null): number | null => (ms === null ? null : secondsOf(ms));
@@ -18,6 +20,20 @@ export const microcentsPerCent = 1_000_000n;
 export const centsMax = Number(BigInt(Number.MAX_SAFE_INTEGER) / microcentsPerCent);
 /** Rounds towards zero. */
 export const centsOf = (microcents: bigint): number => wholeOf(microcents / microcentsPerCent);
+
+/** An amount in microcents that a body has in one of two fields. Throws `unsupported_value` where it has both. */
+export function exactAmount<Cents extends string, Exact extends string>(
+  body: { readonly [Name in Cents | Exact]?: number | null | undefined },
+  inCents: Cents,
+  inMicrocents: Exact,
+): bigint | null | undefined {
+  const cents = body[inCents];
+  const exact = body[inMicrocents];
+  if (cents !== undefined && exact !== undefined)
+    throw new ApiError('unsupported_value', `Give either ${inCents} or ${inMicrocents}.`, { param: inMicrocents });
+  if (cents === null || exact === null) return null;
+  return exact === undefined ? (cents === undefined ? undefined : BigInt(cents) * microcentsPerCent) : BigInt(exact);
+}
 
 export const nullable = <Schema extends TSchema>(schema: Schema) => Type.Union([schema, Type.Null()]);
 

@@ -555,6 +555,10 @@ test('an account names itself, says to whom its invoices go, and bounds what it 
   assert.equal((await api('POST', '/v1/spend_limit', { key: payer, json: largest })).status, 200);
   const more = { ...largest, threshold_amount: 9_007_199_255 };
   assert.equal((await api('POST', '/v1/spend_limit', { key: payer, json: more })).status, 422);
+  const exact = await api('POST', '/v1/spend_limit', { key: payer, json: { threshold_microcents: 1_000_001 } });
+  assert.deepEqual([exact.body.threshold_amount, exact.body.threshold_microcents], [1, 1_000_001]);
+  for (const json of [{ interval: 'day' }, { threshold_amount: 1, threshold_microcents: 1 }])
+    assert.equal((await api('POST', '/v1/spend_limit', { key: payer, json })).status, 400);
   assert.equal((await api('DELETE', '/v1/spend_limit', { key: owner })).status, 200);
   assert.equal((await service.chat(ask)).status, 200);
 });

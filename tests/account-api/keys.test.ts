@@ -236,6 +236,30 @@ test('what a key is kept to is refused elsewhere, and can be changed', async () 
   assert.equal(await statusOf(key), 200);
 });
 
+test('a budget with fractions of a cent is set and shown exactly, and another period keeps them', async () => {
+  const { id } = await made({
+    limit_microcents: 1_500_001,
+    budgets_by_model: [{ model: 'demo', limit_microcents: 7 }],
+  });
+  const patch = async (change: object) => {
+    const { status, body } = await api('PATCH', `/v1/keys/${id}`, change);
+    return status === 200
+      ? [body.limit_cents, body.limit_microcents, body.limit_reset, body.budgets_by_model[0]?.limit_microcents]
+      : [status, body.error.param];
+  };
+  for (const [change, result] of [
+    [{ name: 'y' }, [1, 1_500_001, null, 7]],
+    [{ limit_reset: 'daily' }, [1, 1_500_001, 'daily', 7]],
+    [{ limit_microcents: 2_000_003 }, [2, 2_000_003, 'daily', 7]],
+    [{ limit_cents: 2, limit_microcents: 3 }, [400, 'limit_microcents']],
+    [{ budgets_by_model: [{ model: 'demo', limit_cents: 1, limit_microcents: 1 }] }, [400, 'limit_microcents']],
+    [{ budgets_by_model: [{ model: 'demo', limit_reset: 'daily' }] }, [400, 'limit_reset']],
+    [{ budgets_by_model: [{ model: 'demo' }] }, [400, 'budgets_by_model']],
+    [{ limit_microcents: null }, [null, null, null, 7]],
+  ] as const)
+    assert.deepEqual(await patch(change), result, JSON.stringify(change));
+});
+
 describe('a request that cannot be fulfilled is refused with its field, and changes nothing:', () => {
   const past = Math.floor(Date.now() / 1000) - 10;
   for (const [input, status, param] of [

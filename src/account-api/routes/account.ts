@@ -25,7 +25,7 @@ import { notThere } from '../input.ts';
 import { operationsOf } from '../operations-of.ts';
 import { everyRole, mayManage, mayPay, Reply, route } from '../route.ts';
 import type { AccountRoute, Call } from '../route.ts';
-import { centsMax, listOf, listSchema, microcentsPerCent, nullable, page, wholeOf } from '../wire.ts';
+import { centsMax, exactAmount, listOf, listSchema, nullable, page, wholeOf } from '../wire.ts';
 
 export const deletionQuery = Type.Object({ forfeit_credit: Type.Optional(Type.Boolean()) });
 export const deletedSchema = Type.Object({
@@ -118,7 +118,10 @@ export const ownAccountRoutes: readonly AccountRoute[] = [
     access: mayPay,
     body: Type.Object(
       {
-        threshold_amount: Type.Integer({ minimum: 0, maximum: centsMax, description: 'In cents.' }),
+        threshold_amount: Type.Optional(
+          Type.Integer({ minimum: 0, maximum: centsMax, description: 'In cents. This or threshold_microcents.' }),
+        ),
+        threshold_microcents: Type.Optional(Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER })),
         currency: Type.Optional(Type.Literal('USD')),
         interval: Type.Optional(
           nullable(
@@ -131,13 +134,16 @@ export const ownAccountRoutes: readonly AccountRoute[] = [
     ),
     answers: [{ status: 200, description: 'The limit.', schema: spendLimitSchema }],
     handle: async (call) => {
-      const { threshold_amount: limit, interval = 'month' } = call.body;
+      const { interval = 'month' } = call.body;
+      const limit = exactAmount(call.body, 'threshold_amount', 'threshold_microcents') ?? undefined;
+      if (limit === undefined)
+        throw new ApiError('unsupported_value', 'Give threshold_amount, in cents.', { param: 'threshold_amount' });
       await operate(
         {
           kind: 'budget_account',
           accountId: call.account.id,
           budget: {
-            microcents: String(BigInt(limit) * microcentsPerCent),
+            microcents: String(limit),
             per: interval ?? 'total',
           },
         },

@@ -9,7 +9,7 @@ import { ApiError } from '../../platform/errors.ts';
 import { operationsOf } from '../operations-of.ts';
 import { route } from '../route.ts';
 import { accountId, liveAccount, reason } from '../server-account.ts';
-import { centsMax, microcentsPerCent, wholeOf } from '../wire.ts';
+import { centsMax, exactAmount, wholeOf } from '../wire.ts';
 
 const movementsOfType = {
   grant: 'grant',
@@ -100,15 +100,9 @@ function creditInput(
   idempotencyKey: string,
 ): Operation<'move_credit' | 'refund_request'> {
   const { type, reason: reference, request_id: requestId, receipt_id: receipt } = body;
-  const { amount_cents: inCents, amount_microcents: exact } = body;
-  if (inCents !== undefined && exact !== undefined)
-    throw new ApiError('unsupported_value', 'Give either amount_cents or amount_microcents.', {
-      param: 'amount_microcents',
-    });
+  const amount = exactAmount(body, 'amount_cents', 'amount_microcents') ?? undefined;
   if (receipt !== undefined && type !== 'payback' && type !== 'chargeback')
     throw new ApiError('unsupported_value', 'Only payback and chargeback take a receipt.', { param: 'receipt_id' });
-  const amount =
-    inCents !== undefined ? BigInt(inCents) * microcentsPerCent : exact === undefined ? undefined : BigInt(exact);
   if (type === 'refund_request') {
     if (requestId === undefined)
       throw new ApiError('unsupported_value', 'Give the id of the request to refund.', { param: 'request_id' });
@@ -119,7 +113,7 @@ function creditInput(
     throw new ApiError('unsupported_value', 'Only kind refund_request takes a request id.', { param: 'request_id' });
   if (amount === undefined || amount === 0n || (amount < 0n && type !== 'adjust'))
     throw new ApiError('unsupported_value', 'The amount must be above zero; only `adjust` takes a negative one.', {
-      param: inCents === undefined && exact !== undefined ? 'amount_microcents' : 'amount_cents',
+      param: body.amount_microcents !== undefined ? 'amount_microcents' : 'amount_cents',
     });
   const movement = type === 'adjust' ? (amount > 0n ? 'adjust_up' : 'adjust_down') : movementsOfType[type];
   return {

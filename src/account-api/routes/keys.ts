@@ -195,7 +195,10 @@ export const keyRoutes: readonly AccountRoute[] = [
           expiresAt: input.expiresAt ?? undefined,
           models: input.models ?? undefined,
           limits: input.limits === undefined ? undefined : withoutNulls(input.limits),
-          budget: body.limit_cents === undefined ? undefined : (budgetAskedFor(body, null) ?? undefined),
+          budget:
+            body.limit_cents === undefined && body.limit_microcents === undefined
+              ? undefined
+              : (budgetAskedFor(body, null) ?? undefined),
           tags: input.tags,
           role: type === 'management' ? role : undefined,
         },

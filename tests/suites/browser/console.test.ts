@@ -110,6 +110,40 @@ test('a key that is revoked in one browser is gone in the other within two secon
   await other.leave();
 });
 
+test('a form sends what was changed alone: a budget with fractions of a cent stays', async () => {
+  const visitor = new Visitor(service);
+  const { email, password } = owner;
+  assert.equal((await visitor.ask('POST', '/v1/auth/sign-in', { email, password })).status, 200);
+  const budgets = [{ model: 'demo', limit_microcents: 250 }];
+  const made = await visitor.ask('POST', '/v1/keys', {
+    name: 'Fine',
+    limit_microcents: 1_500_001,
+    budgets_by_model: budgets,
+  });
+  const path = `/v1/keys/${made.body.data.id}`;
+  const person = await personAt();
+  await signIn(person);
+  await person.page.getByRole('link', { name: 'Fine' }).click();
+  const change = async (label: string, value: string): Promise<unknown> => {
+    await person.press('Change');
+    const dialog = person.page.getByRole('dialog');
+    if (label !== 'Name') await dialog.locator('summary').click();
+    await dialog.getByLabel(label).first().fill(value);
+    const [request] = await Promise.all([
+      person.page.waitForRequest((one) => one.method() === 'PATCH'),
+      dialog.getByRole('button', { name: 'Save', exact: true }).click(),
+    ]);
+    await dialog.waitFor({ state: 'detached' });
+    return request.postDataJSON();
+  };
+  assert.deepEqual(await change('Name', 'Finer'), { name: 'Finer' });
+  assert.deepEqual(await change('Tags', 'x'), { tags: ['x'] });
+  assert.deepEqual(await change('Budget (optional)', '0.0123456'), { limit_microcents: 1_234_560 });
+  const { limit_microcents: limit, budgets_by_model: ofModels } = await visitor.get(path);
+  assert.deepEqual([limit, ofModels[0].limit_microcents], [1_234_560, 250]);
+  await person.leave();
+});
+
 test('a lost connection says so; what has happened meanwhile is there when it is back', async () => {
   const person = await personAt();
   await signIn(person);

@@ -3,15 +3,12 @@ import { useState } from 'react';
 
 import type { AppTexts } from '../app/messages/en.ts';
 import type { Got } from '../api/use-api.ts';
-import { centsOf, dollarsTyped, formatMoney } from '../format/money.ts';
+import { exactPattern, formatMoney, microcentsOf, microcentsTyped } from '../format/money.ts';
 import { useText } from '../i18n/text.ts';
 import { FieldRow, Select, TextField } from './form.tsx';
 import { Meter } from './meter.tsx';
 
-type Limit = Pick<
-  Got<'/v1/keys/{id}'>,
-  'limit_cents' | 'limit_microcents' | 'limit_remaining_microcents' | 'limit_reset'
->;
+type Limit = Pick<Got<'/v1/keys/{id}'>, 'limit_microcents' | 'limit_remaining_microcents' | 'limit_reset'>;
 
 /** What has been spent in the period of the budget; nothing where there is no budget. */
 export function LimitBar({ of }: { readonly of: Limit }) {
@@ -42,19 +39,20 @@ interface LimitFieldsProps {
 
 export function LimitFields({ of, hint }: LimitFieldsProps) {
   const t = useText<AppTexts>('app');
-  const isSet = typeof of?.limit_cents === 'number';
-  const [amount, setAmount] = useState(isSet ? dollarsTyped(of.limit_cents!) : '');
+  const isSet = typeof of?.limit_microcents === 'number';
+  const [amount, setAmount] = useState(isSet ? microcentsTyped(of.limit_microcents!) : '');
   const [reset, setReset] = useState<Reset>(isSet ? (of.limit_reset ?? 'total') : 'monthly');
   // Without a budget nothing renews, and nothing may look as if it did.
   const isEmpty = amount.trim() === '';
   return (
     <FieldRow>
       <TextField
-        name="limit_cents"
+        name="limit_microcents"
         label={t('budget')}
         hint={hint}
         optional
         isMoney
+        pattern={exactPattern}
         value={amount}
         onChange={({ target }) => setAmount(target.value)}
       />
@@ -76,10 +74,10 @@ export function LimitFields({ of, hint }: LimitFieldsProps) {
 
 /** What `LimitFields` has, as the API takes it; null where nothing is filled in. */
 export function limitIn(form: FormData): {
-  readonly limit_cents: number | null;
+  readonly limit_microcents: number | null;
   readonly limit_reset: Exclude<Reset, 'total'> | null;
 } {
-  const limit = centsOf(String(form.get('limit_cents') ?? '').trim()) ?? null;
+  const limit = microcentsOf(String(form.get('limit_microcents') ?? '')) ?? null;
   const reset = form.get('limit_reset') as Reset | null;
-  return { limit_cents: limit, limit_reset: limit === null || reset === 'total' ? null : reset };
+  return { limit_microcents: limit, limit_reset: limit === null || reset === 'total' ? null : reset };
 }

@@ -3,7 +3,7 @@ import { useState } from 'react';
 
 import type { AppTexts } from '../app/messages/en.ts';
 import type { Got } from '../api/use-api.ts';
-import { centsOf, dollarsTyped, formatMoney } from '../format/money.ts';
+import { exactPattern, formatMoney, microcentsOf, microcentsTyped } from '../format/money.ts';
 import { useText } from '../i18n/text.ts';
 import { Button, IconButton } from './button.tsx';
 import { Field, FieldRow, Select, TextField } from './form.tsx';
@@ -29,10 +29,10 @@ interface ModelBudgetFieldsProps {
 export function ModelBudgetFields({ of, models }: ModelBudgetFieldsProps) {
   const t = useText<AppTexts>('app');
   const [rows, setRows] = useState<readonly Row[]>(
-    of.map(({ model, limit_cents: cents, limit_reset: reset }, id) => ({
+    of.map(({ model, limit_microcents: limit, limit_reset: reset }, id) => ({
       id,
       model,
-      amount: dollarsTyped(cents ?? 0),
+      amount: microcentsTyped(limit ?? 0),
       reset: reset ?? 'total',
     })),
   );
@@ -60,6 +60,7 @@ export function ModelBudgetFields({ of, models }: ModelBudgetFieldsProps) {
                   name="budget_amount"
                   label={t('budget')}
                   isMoney
+                  pattern={exactPattern}
                   required
                   value={row.amount}
                   onChange={({ target }) => change(row.id, { amount: target.value })}
@@ -98,15 +99,19 @@ export function ModelBudgetFields({ of, models }: ModelBudgetFieldsProps) {
   );
 }
 
-/** What `ModelBudgetFields` has, as the API takes it; nothing where nothing has changed, because amounts can be finer than cents. */
+/** What `ModelBudgetFields` has, as the API takes it; nothing where nothing has changed. */
 export function modelBudgetsIn(form: FormData, of: Budgets) {
   const all = (name: string): string[] => form.getAll(name).map(String);
   const [amounts, renewals] = [all('budget_amount'), all('budget_reset') as Reset[]];
   const budgets = all('budget_model').map((model, index) => {
     const reset = renewals[index]!;
-    return { model, limit_cents: centsOf(amounts[index]!) ?? 0, limit_reset: reset === 'total' ? null : reset };
+    return {
+      model,
+      limit_microcents: microcentsOf(amounts[index]!) ?? 0,
+      limit_reset: reset === 'total' ? null : reset,
+    };
   });
-  const before = of.map(({ model, limit_cents: cents, limit_reset }) => ({ model, limit_cents: cents, limit_reset }));
+  const before = of.map(({ model, limit_microcents, limit_reset }) => ({ model, limit_microcents, limit_reset }));
   return JSON.stringify(budgets) === JSON.stringify(before) ? {} : { budgets_by_model: budgets };
 }
 

@@ -64,11 +64,11 @@ export function centsOf(typed: string): number | undefined {
 }
 
 /** What `microcentsOf` reads, to the microcent. */
-export const exactPattern = String.raw`\$?\s*\d{1,7}([.,]\d{1,8})?`;
+export const exactPattern = String.raw`\$?\s*\d{1,8}([.,]\d{1,8})?`;
 
-/** `0.075` in microcents: rates have more decimals than amounts. undefined: not one. */
+/** `0.075` in microcents: rates and budgets may have fractions of a cent. undefined: not one. */
 export function microcentsOf(typed: string): number | undefined {
-  const match = /^\$?\s*(\d{1,7})(?:[.,](\d{1,8}))?$/.exec(typed.trim());
+  const match = /^\$?\s*(\d{1,8})(?:[.,](\d{1,8}))?$/.exec(typed.trim());
   if (match === null) return undefined;
   return Number(match[1] + (match[2] ?? '').padEnd(decimals, '0'));
 }

@@ -10,7 +10,7 @@ import { Meter } from '../../components/meter.tsx';
 import { Panel } from '../../components/page.tsx';
 import { Loaded } from '../../components/state.tsx';
 import { toast } from '../../components/toast.tsx';
-import { centsOf, dollarsTyped, formatMoney } from '../../format/money.ts';
+import { exactPattern, formatMoney, microcentsOf, microcentsTyped } from '../../format/money.ts';
 import { useText } from '../../i18n/text.ts';
 import { intervals } from './alert.ts';
 import type { Interval } from './alert.ts';
@@ -87,7 +87,7 @@ function LimitDialog({ of: limit, onClose }: { readonly of: Limit | null; readon
   const submit = (form: FormData): void => {
     const interval = intervals.find((one) => one === form.get('interval')) ?? null;
     set.mutate(
-      { body: { threshold_amount: centsOf(String(form.get('threshold_amount'))) ?? 0, interval } },
+      { body: { threshold_microcents: microcentsOf(String(form.get('threshold_microcents'))) ?? 0, interval } },
       {
         onSuccess: () => {
           toast(t('saved'));
@@ -108,10 +108,11 @@ function LimitDialog({ of: limit, onClose }: { readonly of: Limit | null; readon
     >
       <FieldRow>
         <TextField
-          name="threshold_amount"
+          name="threshold_microcents"
           label={t('amount')}
           isMoney
-          defaultValue={limit === null ? '' : dollarsTyped(limit.threshold_amount)}
+          pattern={exactPattern}
+          defaultValue={limit === null ? '' : microcentsTyped(limit.threshold_microcents)}
           autoFocus
         />
         <Select

@@ -7,6 +7,7 @@ import { useGet, useSend } from '../../api/use-api.ts';
 import { Badge } from '../../components/badge.tsx';
 import { Button, IconButton, LinkButton } from '../../components/button.tsx';
 import { Id } from '../../components/code.tsx';
+import { changesOf } from '../../components/changes.ts';
 import { ConfirmDialog, FormDialog } from '../../components/dialog.tsx';
 import { useErrorTile } from '../../components/error-tile.tsx';
 import { Money, Time } from '../../components/figures.tsx';
@@ -173,9 +174,11 @@ function ShownKey({ of: key, crumb }: { readonly of: Key; readonly crumb: ReactN
 function ChangeDialog({ of: key, onClose }: { readonly of: Key; readonly onClose: () => void }) {
   const t = useText<KeyTexts>('keys');
   const change = useSend('patch', '/v1/keys/{id}', { refreshes });
-  const submit = (form: FormData): void =>
+  const submit = (form: FormData): void => {
+    const body = changesOf(settingsIn(form, Date.now(), key), key);
+    if (Object.keys(body).length === 0) return onClose();
     change.mutate(
-      { params: { path: { id: key.id } }, body: settingsIn(form, Date.now(), key) },
+      { params: { path: { id: key.id } }, body },
       {
         onSuccess: () => {
           toast(t('saved'));
@@ -183,6 +186,7 @@ function ChangeDialog({ of: key, onClose }: { readonly of: Key; readonly onClose
         },
       },
     );
+  };
   return (
     <FormDialog
       title={t('change')}

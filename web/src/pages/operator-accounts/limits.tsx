@@ -1,5 +1,6 @@
 import { useGet, useSend } from '../../api/use-api.ts';
 import { Button } from '../../components/button.tsx';
+import { changesOf } from '../../components/changes.ts';
 import { Dialog } from '../../components/dialog.tsx';
 import { Checkbox, Field, FieldRow, Form, FormButtons, Select, TextField } from '../../components/form.tsx';
 import { ModelBudgetFields, modelBudgetsIn } from '../../components/model-budgets.tsx';
@@ -119,22 +120,14 @@ export function LimitsDialog({ of: account, onClose }: LimitsProps) {
 const union = (known: readonly string[], own: readonly string[]): readonly string[] => [...new Set([...known, ...own])];
 
 function changesIn(form: FormData, account: Account) {
-  const name = String(form.get('name'));
-  const plan = String(form.get('plan_tier')) || null;
-  const concurrency = Number(form.get('max_concurrency')) || null;
-  const limit = centsOf(String(form.get('credit_limit_cents'))) ?? 0;
   const chosen = form.getAll('model').map(String);
-  const models = chosen.length === 0 ? null : chosen;
-  const isSame = models?.toSorted().join(' ') === account.allowed_models?.toSorted().join(' ');
-  return {
-    ...(name === account.name ? {} : { name }),
-    ...(plan === account.plan_tier ? {} : { plan_tier: plan }),
-    ...(concurrency === account.max_concurrency ? {} : { max_concurrency: concurrency }),
-    ...Object.fromEntries(
-      Object.entries(ratesIn(form)).filter(([name, rate]) => rate !== account[name as keyof Account]),
-    ),
-    ...modelBudgetsIn(form, account.budgets_by_model),
-    ...(limit === account.credit_limit_cents ? {} : { credit_limit_cents: limit }),
-    ...(isSame ? {} : { allowed_models: models }),
+  const now = {
+    name: String(form.get('name')),
+    plan_tier: String(form.get('plan_tier')) || null,
+    max_concurrency: Number(form.get('max_concurrency')) || null,
+    ...ratesIn(form),
+    credit_limit_cents: centsOf(String(form.get('credit_limit_cents'))) ?? 0,
+    allowed_models: chosen.length === 0 ? null : chosen,
   };
+  return { ...changesOf(now, account), ...modelBudgetsIn(form, account.budgets_by_model) };
 }

@@ -4,6 +4,7 @@ import type { Role } from '../../app/area.ts';
 import { meQuery } from '../../api/session.ts';
 import { useGet, useSend } from '../../api/use-api.ts';
 import type { Row } from '../../api/use-api.ts';
+import { changesOf } from '../../components/changes.ts';
 import { ConfirmDialog, FormDialog } from '../../components/dialog.tsx';
 import { LimitFields, limitIn } from '../../components/limit.tsx';
 import { Loaded } from '../../components/state.tsx';
@@ -61,9 +62,11 @@ interface BudgetDialogProps {
 export function BudgetDialog({ of: member, onClose }: BudgetDialogProps) {
   const t = useText<TeamTexts>('team');
   const change = useSend('patch', '/v1/members/{id}', { refreshes: ['/v1/members'] });
-  const submit = (form: FormData): void =>
+  const submit = (form: FormData): void => {
+    const body = changesOf(limitIn(form), member);
+    if (Object.keys(body).length === 0) return onClose();
     change.mutate(
-      { params: { path: { id: member.id } }, body: limitIn(form) },
+      { params: { path: { id: member.id } }, body },
       {
         onSuccess: () => {
           toast(t('budgetChanged', { name: member.name }));
@@ -71,6 +74,7 @@ export function BudgetDialog({ of: member, onClose }: BudgetDialogProps) {
         },
       },
     );
+  };
   return (
     <FormDialog
       title={t('budgetOf', { name: member.name })}
