@@ -17,7 +17,7 @@ th,td{padding:.35rem 1rem .35rem 0;text-align:left;vertical-align:top;border-bot
 .totals dt{font-weight:400}.totals dd{text-align:right;padding-left:2rem;white-space:nowrap;font-variant-numeric:tabular-nums}
 .totals :is(dt,dd):last-of-type{font-weight:700;border-top:2px solid #888;padding-top:.2rem}
 @media screen and (max-width:44rem){thead{position:absolute;clip-path:inset(50%);width:1px;height:1px;overflow:hidden;white-space:nowrap}
-table,tbody,tr,td{display:block}tr{padding:.5rem 0;border-bottom:1px solid #8886}td{display:flex;justify-content:space-between;gap:1rem;border:0;padding:.1rem 0}
+table,caption,tbody,tr,td{display:block}tr{padding:.5rem 0;border-bottom:1px solid #8886}td{display:flex;justify-content:space-between;gap:1rem;border:0;padding:.1rem 0}
 td:empty{display:none}td[data-head]::before{content:attr(data-head);font-weight:600;white-space:normal;overflow-wrap:normal;text-align:left}td.words{text-align:right;min-width:0}td.words>span{min-width:0}}
 @media print{:root{color-scheme:light}body{margin:0;max-width:none;font-size:10pt}thead{display:table-header-group}tr{break-inside:avoid}}`;
 

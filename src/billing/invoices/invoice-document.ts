@@ -212,7 +212,8 @@ const treatmentNames = { exempt: 'exempt', reverse_charge: 'reverse charge' } as
 
 /** The model, and how it was used where that has prices of its own. */
 function usedIn({ model, plan, tier, priceMultiple }: StatementLine): string {
-  const times = priceMultiple === undefined ? '' : ` × ${priceMultiple / 10_000}`;
+  // Stays on one line.
+  const times = priceMultiple === undefined ? '' : `\u00a0×\u00a0${priceMultiple / 10_000}`;
   const usedBy = [plan === null ? undefined : `plan ${plan}`, tier ? `${tier}${times}` : undefined].filter(
     (use) => use !== undefined,
   );

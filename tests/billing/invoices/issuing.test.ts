@@ -54,7 +54,7 @@ test('a month is closed an hour after its end, once, with what the ledger has of
     ],
   );
   const [kept] = await paper.store.repositories.listInvoices({ accountId: 'acct_a', limit: 1 });
-  assert.match(JSON.stringify(paperOf(kept!)), /large \(batch × 0.3333\)/);
+  assert.match(JSON.stringify(paperOf(kept!)), /large \(batch\u00a0×\u00a00\.3333\)/);
   assert.equal(statement!.openingMicrocents, '0');
   assert.equal(statement!.closingMicrocents, String(10_000_000_000n - 1_235_000_001n));
   assert.deepEqual(statement!.payments, [

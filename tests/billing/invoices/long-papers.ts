@@ -24,9 +24,18 @@ const parties = {
 };
 const tax = { name: 'VAT', ratePerMille: 0, treatment: 'reverse_charge', note: defaultTaxNotes.reverseCharge } as const;
 
+const tiers = [
+  { tier: 'default', priceMultiple: null },
+  { tier: 'priority', priceMultiple: 17_500 },
+  { tier: 'flex', priceMultiple: 5_000 },
+  { tier: 'batch', priceMultiple: 3_333 },
+] as const;
+const pricedAt = (price: bigint, index: number): bigint =>
+  (price * BigInt(tiers[index]?.priceMultiple ?? 10_000)) / 10_000n;
+
 export function longStatement(): Invoice {
   const models = [
-    'small',
+    ...tiers.map(() => 'small'),
     'meta-llama/Llama-3.3-70B-Instruct-Turbo-FP8-128k-with-a-very-long-context',
     'amodelwithoutanysigninitsnamewhichgoesonandonandonandon',
     ...Array.from({ length: 60 }, (_, index) => `qwen3-${index}b-instruct`),
@@ -35,12 +44,11 @@ export function longStatement(): Invoice {
     {
       usage: models.map((modelId, index) => ({
         modelId,
-        tier: index === 2 ? 'batch' : 'default',
-        priceMultiple: index === 2 ? 5_000 : null,
-        plan: index === 3 ? 'team' : null,
-        inputPrice: 15_000_000n,
-        outputPrice: 60_000_000n,
-        cacheReadPrice: index % 2 === 0 ? 7_500_000n : 15_000_000n,
+        ...(tiers[index] ?? tiers[0]!),
+        plan: index === 3 || index === 6 ? 'team' : null,
+        inputPrice: pricedAt(15_000_000n, index),
+        outputPrice: pricedAt(60_000_000n, index),
+        cacheReadPrice: pricedAt(index % 2 === 0 ? 7_500_000n : 15_000_000n, index),
         requests: 1_234_567,
         promptTokens: 5_000_000_000,
         cachedTokens: 250_000_000,
