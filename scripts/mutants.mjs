@@ -1,7 +1,7 @@
 // `node scripts/mutants.mjs FILE… [--tests WORD]… [--count N] [--seed N] [--minutes N] [--slow N] [--out FILE]`: mutates the operators, conditions,
-// early returns and numbers of these sources one at a time, and runs the ordinary tests that come to them, nearest first.
+// early returns and numbers of these sources one at a time, and runs the ordinary tests that judge them.
 //
-//   --tests WORD   besides those that the sources' importers lead to, test files whose path contains the word
+//   --tests WORD   test files whose path contains the word judge, besides those named in `judges`
 //   --count N      that many mutants, drawn at random (default: all)
 //   --seed N       of the draw (default 1)
 //   --minutes N    stops after that time (default 60)
@@ -21,6 +21,14 @@ import { aboutOf, fail, root, say } from './setup.mjs';
 import { testFiles } from './suites.mjs';
 import { withMutants } from './mutants-source.mjs';
 
+/** The tests that are about a source, by words of their paths; the first row that matches counts. Others are judged by the nearest. */
+const judges = [
+  ['src/billing/hold.ts', ['billing/holds', 'billing/budgets', 'billing/lost', 'billing/credit.']],
+  ['src/billing/bill.ts', ['billing/holds', 'billing/budgets']],
+  ['src/billing/cents.ts', ['billing/cents']],
+  ['src/billing/rate-limits/', ['billing/rate-limits/', 'store/limit-windows']],
+  ['src/platform/dollars.ts', ['platform/dollars']],
+];
 const nearest = 14;
 const { values, positionals } = parseArgs({
   options: {
@@ -58,14 +66,31 @@ try {
       );
     },
   };
-  await buildFiles({ files: [...tests, stackTraces], folder, program: dist, plugins: [mutated] });
+  await buildFiles({ files: [...tests.keys(), stackTraces], folder, program: dist, plugins: [mutated] });
   await judge(await baseline());
 } finally {
   fs.rmSync(folder, { recursive: true, force: true });
 }
 
-/** The ordinary test files from which the sources can be reached, those with the fewest imports between first. */
+/** By test file, the sources that it judges. */
 function chosenTests() {
+  const { all: ordinary } = testFiles(root, 'ordinary', []);
+  const importers = importersOf();
+  const judged = new Map();
+  for (const source of positionals) {
+    const words = judges.find(([beginning]) => source.startsWith(beginning))?.[1];
+    const owning = words === undefined ? nearestTo(source, importers, ordinary) : withWord(ordinary, words);
+    for (const file of [...owning, ...withWord(ordinary, values.tests)])
+      judged.set(file, (judged.get(file) ?? new Set()).add(source));
+  }
+  return judged;
+}
+
+function withWord(files, words) {
+  return files.filter((file) => words.some((word) => file.includes(word)));
+}
+
+function importersOf() {
   const importers = new Map();
   const sources = ['src', 'tests']
     .flatMap((name) => filesBelow(path.join(root, name)))
@@ -78,26 +103,31 @@ function chosenTests() {
       importers.set(target, [...(importers.get(target) ?? []), file]);
     }
   }
-  const { all: ordinary } = testFiles(root, 'ordinary', []);
-  const known = new Set(codes.keys());
+  return importers;
+}
+
+/** The ordinary test files from which the source can be reached by the fewest imports. */
+function nearestTo(source, importers, ordinary) {
+  const known = new Set([path.join(root, source)]);
   for (const file of known) for (const importer of importers.get(file) ?? []) known.add(importer);
   const reached = [...known].map((file) => path.relative(root, file)).filter((file) => ordinary.includes(file));
-  const named = ordinary.filter((file) => values.tests.some((word) => file.includes(word)));
-  return [...new Set([...named, ...reached.slice(0, nearest)])];
+  return reached.slice(0, nearest);
 }
 
 /** How long each test file takes as the sources are, and which mutants it comes to. Files that fail, or are slow, are left out. */
 async function baseline() {
   const found = [];
-  for (const file of tests) {
+  for (const [file, sources] of tests) {
     const log = path.join(folder, 'reached');
     fs.rmSync(log, { force: true });
     const startedAt = Date.now();
     const verdict = await outcome(file, { TOKENHOUSE_MUTANTS_REACHED: log }, slowMs);
     const ms = Date.now() - startedAt;
     if (verdict !== 'passed') say(`left out: ${file} fails or takes more than ${slowMs / 1000} s`);
-    else if (fs.existsSync(log))
-      found.push({ file, ms, reached: new Set(fs.readFileSync(log, 'utf8').split(' ').map(Number)) });
+    else if (fs.existsSync(log)) {
+      const reached = fs.readFileSync(log, 'utf8').split(' ').map(Number);
+      found.push({ file, ms, reached: new Set(reached.filter((id) => sources.has(all[id]?.file))) });
+    }
   }
   return found.toSorted((left, right) => left.ms - right.ms);
 }
@@ -105,6 +135,7 @@ async function baseline() {
 async function judge(files) {
   const drawn = shuffled(all, Number(values.seed)).slice(0, Number(values.count));
   const results = { killed: 0, survived: [], unreached: [], left: 0, slow: 0 };
+  const counts = new Map(positionals.map((file) => [file, { mutants: 0, killed: 0 }]));
   const todo = [...drawn];
   const one = async () => {
     for (let mutant = todo.shift(); mutant !== undefined; mutant = todo.shift()) {
@@ -121,6 +152,9 @@ async function judge(files) {
         isKilled = true;
         break;
       }
+      const count = counts.get(mutant.file);
+      count.mutants++;
+      if (isKilled) count.killed++;
       if (isKilled) results.killed++;
       else (covering.length === 0 ? results.unreached : results.survived).push(mutant);
     }
@@ -132,6 +166,7 @@ async function judge(files) {
     ...results.unreached.map((mutant) => `unreached  ${textOf(mutant)}`),
   ];
   process.stdout.write(`${lines.toSorted().join('\n')}\n`);
+  for (const [file, { mutants, killed }] of counts) process.stdout.write(`${file}: ${killed} of ${mutants} killed\n`);
   if (values.out !== undefined) fs.writeFileSync(values.out, `${lines.join('\n')}\n`);
   process.stdout.write(
     `${all.length} mutants, ${judged} judged by ${files.length} test files: ${results.killed} killed (${results.slow} by not ending), `,
@@ -148,9 +183,9 @@ function outcome(file, variables, ms) {
   const built = path.join(folder, file.replace(/\.ts$/, '.js'));
   const traces = pathToFileURL(path.join(folder, stackTraces.replace(/\.ts$/, '.js'))).href;
   return new Promise((resolve) => {
-    const child = spawn(process.execPath, ['--import', traces, built], {
+    const child = spawn(process.execPath, ['--test-reporter=tap', '--import', traces, built], {
       cwd: root,
-      stdio: 'ignore',
+      stdio: ['ignore', 'pipe', 'ignore'],
       detached: true,
       env: { ...process.env, NODE_EXTRA_CA_CERTS: undefined, ...variables },
     });
@@ -166,10 +201,17 @@ function outcome(file, variables, ms) {
       isLate = true;
       end();
     }, ms);
-    child.on('close', (code) => {
+    let isFailed = false;
+    child.stdout.on('data', (data) => {
+      // The first failure decides.
+      if (!/^ *not ok /m.test(data)) return;
+      isFailed = true;
+      end();
+    });
+    child.on('exit', (code) => {
       clearTimeout(limit);
       end();
-      resolve(isLate ? 'too slow' : code === 0 ? 'passed' : 'failed');
+      resolve(isLate ? 'too slow' : code === 0 && !isFailed ? 'passed' : 'failed');
     });
   });
 }

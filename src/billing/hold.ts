@@ -110,15 +110,12 @@ export class Hold {
   cover(usage: Usage): boolean | Promise<boolean> {
     const covered = this.#covered;
     const most = this.#bill.completionTokensMax;
-    // Ahead by the margin, or there is nothing left to extend.
-    const isAhead =
-      usage.completionTokens + marginTokens <= covered.completionTokens ||
-      (usage.completionTokens < most && most <= covered.completionTokens);
+    const isAhead = ahead(usage.completionTokens, marginTokens, most) <= covered.completionTokens;
     if (isAhead && usage.promptTokens <= covered.promptTokens) return true;
     const wanted: Usage = {
       promptTokens: Math.max(usage.promptTokens, covered.promptTokens),
       cachedTokens: 0,
-      completionTokens: wantedCompletion(usage.completionTokens, this.#bill.completionTokensMax),
+      completionTokens: ahead(usage.completionTokens, holdStepTokens, most),
       reasoningTokens: 0,
     };
     const missing = costMicrocents(wanted, this.#bill.prices) - this.#heldMicrocents;
@@ -280,5 +277,6 @@ export class Hold {
 const isSame = (some: Funds['budgets'] = [], others: Funds['budgets'] = []): boolean =>
   some.length === others.length && some.every(({ balance }, index) => balance.id === others[index]!.balance.id);
 
-const wantedCompletion = (used: number, max: number): number =>
-  used < max ? Math.min(used + holdStepTokens, max) : used + holdStepTokens;
+/** So many tokens further, and no further than the answer may be long; of one that is longer already nobody knows how long it gets. */
+const ahead = (used: number, tokens: number, most: number): number =>
+  used > most ? used + tokens : Math.min(used + tokens, most);

@@ -74,6 +74,9 @@ interface ActiveRequests {
   completionTokens: number;
 }
 
+/** A microcent for a token, so that a sum of tokens is what they cost. */
+const penny = { input: 1_000_000n, output: 1_000_000n, cacheRead: 1_000_000n };
+
 /** The bill of the same request for a model with other prices. */
 const rebound = (of: Bill, step: Extract<Step, { do: 'rebind' }>): Bill => ({
   ...of,
@@ -229,6 +232,121 @@ class Run {
     }
   }
 }
+
+/**
+ * docs/money.md, "The hold": the largest prompt and answer, and how many tokens of each are held after so much was used. What is held
+ * cannot be spent by other requests meanwhile.
+ */
+const growths: readonly {
+  readonly name: string;
+  readonly prompt: number;
+  readonly most: number;
+  readonly steps: readonly (readonly [
+    prompt: number,
+    completion: number,
+    heldPrompt: number,
+    heldCompletion: number,
+  ])[];
+}[] = [
+  {
+    name: 'grows by 2,048 tokens when fewer than 256 are left, up to the longest answer, and beyond it only for one that goes on',
+    prompt: 10,
+    most: 5_000,
+    steps: [
+      [10, 0, 10, 2_048],
+      [10, 1_792, 10, 2_048],
+      [10, 1_793, 10, 3_841],
+      [10, 3_585, 10, 3_841],
+      [10, 3_586, 10, 5_000],
+      [10, 4_999, 10, 5_000],
+      [10, 5_000, 10, 5_000],
+      [10, 5_001, 10, 7_049],
+      [10, 6_793, 10, 7_049],
+      [10, 6_794, 10, 8_842],
+    ],
+  },
+  {
+    name: 'of an answer of one step does not grow',
+    prompt: 10,
+    most: 2_048,
+    steps: [
+      [10, 2_047, 10, 2_048],
+      [10, 2_048, 10, 2_048],
+    ],
+  },
+  {
+    name: 'of a short answer covers that, to its last token',
+    prompt: 10,
+    most: 1,
+    steps: [
+      [10, 0, 10, 1],
+      [10, 1, 10, 1],
+    ],
+  },
+  { name: 'without an answer covers the prompt', prompt: 10, most: 0, steps: [[10, 0, 10, 0]] },
+  {
+    name: 'grows by one token of a prompt that is one longer than its bound, and keeps the bound of a shorter one',
+    prompt: 10,
+    most: 100,
+    steps: [
+      [9, 0, 10, 100],
+      [11, 0, 11, 100],
+      [10, 100, 11, 100],
+      [2_000, 50, 2_000, 100],
+    ],
+  },
+  {
+    name: 'that grows for the answer still covers the longest prompt',
+    prompt: 1_000,
+    most: 5_000,
+    steps: [[10, 1_793, 1_000, 3_841]],
+  },
+];
+
+for (const { name, prompt, most, steps } of growths)
+  test(`a hold ${name}`, async (t) => {
+    const { store, billing } = await openCounter(t);
+    const credit = costOf(10_000, 10_000, penny);
+    await customer(store, 'acct_a', credit);
+    const hold = await billing.hold(bill('acct_a', prompt, most, { prices: penny }));
+    for (const [promptTokens, completionTokens, heldPrompt, heldCompletion] of steps) {
+      const held = costOf(heldPrompt, heldCompletion, penny);
+      assert.equal(await hold.cover(used(promptTokens, completionTokens)), true);
+      assert.deepEqual(
+        [hold.heldMicrocents, billing.heldMicrocents, billing.freeMicrocents('acct_a')],
+        [held, held, credit - held],
+        `${promptTokens} and ${completionTokens} tokens`,
+      );
+    }
+  });
+
+test('another model: a cheaper one keeps what is held and uses it up first, a dearer one adds what its first step costs more', async (t) => {
+  const { store, billing } = await openCounter(t);
+  const [held, credit] = [costOf(10, 2_048), 100_000n];
+  await customer(store, 'acct_a', credit);
+  const made = bill('acct_a', 10, 100_000);
+  const hold = await billing.hold(made);
+  const at = async (step: boolean | Promise<boolean>): Promise<readonly (bigint | boolean | undefined)[]> => [
+    await step,
+    hold.heldMicrocents,
+    billing.freeMicrocents('acct_a'),
+  ];
+  const cheap = { ...made, prices: penny };
+  const is = (amount: bigint, isDone = true): readonly (bigint | boolean)[] => [isDone, amount, credit - amount];
+  assert.deepEqual(await at(hold.rebind(cheap)), is(held));
+  assert.deepEqual(await at(hold.cover(used(10, 1_793))), is(held));
+  // 10 + 12,288 tokens cost less than what is held, 2,048 more of them more.
+  assert.deepEqual(await at(hold.cover(used(10, 10_240))), is(held));
+  assert.deepEqual(await at(hold.cover(used(10, 12_288))), is(held));
+  const longer = costOf(10, 14_500 + holdStepTokens, penny);
+  assert.deepEqual(await at(hold.cover(used(10, 14_500))), is(longer));
+  // One microcent more than is held, and then all that there is and one more.
+  const prompt = (amount: bigint): number => Number(amount) - holdStepTokens;
+  assert.deepEqual(await at(hold.rebind(cheap, prompt(longer + 1n))), is(longer + 1n));
+  assert.deepEqual(await at(hold.rebind(cheap, prompt(credit + 1n))), is(credit, false));
+  assert.deepEqual(await at(hold.rebind(cheap, prompt(credit))), is(credit));
+  await hold.close(receipt(cheap, 0, 0, 'failed'));
+});
 
 const credits = fc.array(fc.nat(60_000), { minLength: accounts, maxLength: accounts });
 
