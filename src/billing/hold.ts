@@ -277,6 +277,6 @@ export class Hold {
 const isSame = (some: Funds['budgets'] = [], others: Funds['budgets'] = []): boolean =>
   some.length === others.length && some.every(({ balance }, index) => balance.id === others[index]!.balance.id);
 
-/** So many tokens further, and no further than the answer may be long; of one that is longer already nobody knows how long it gets. */
+/** This many more tokens, up to the longest answer; an answer that is already longer has no known end. */
 const ahead = (used: number, tokens: number, most: number): number =>
   used > most ? used + tokens : Math.min(used + tokens, most);

@@ -106,10 +106,9 @@ function claimAll(
  */
 function amountOf(rule: LimitRule, { tokens, microcents, used }: Amounts): number {
   if (rule.kind !== 'cost') return Math.max(1, Math.min(tokens, rule.limit));
-  const likely = microcents();
   const left = rule.limit - used(rule);
   // Where nothing is left, another process may give some back: for one request, not for all that wait for it.
-  return likely <= 0 ? 0 : Math.max(1, Math.min(likely, left > 0 ? left : rule.limit));
+  return Math.min(microcents(), left > 0 ? left : rule.limit);
 }
 
 /** Rounds up to whole seconds, at least 1. */

@@ -99,7 +99,6 @@ export class Windows {
     }
     // Only what was counted here before can be taken back.
     const change = Math.max(amount, -count.used);
-    if (change === 0) return startsAt;
     count.used += change;
     count.unwritten += change;
     this.#changed.add(count);
@@ -143,7 +142,7 @@ export class Windows {
   #unwrite(count: Count, change: WindowCount): void {
     if (count.startsAt !== change.startsAt) return;
     count.unwritten += change.used;
-    if (count.unwritten !== 0) this.#changed.add(count);
+    this.#changed.add(count);
   }
 
   #sweep(): void {
