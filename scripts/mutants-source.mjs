@@ -1,5 +1,5 @@
-// Writes a source so that each of its operators, conditions, early returns and numbers can be another at run time: one bundle has
-// all mutants, and the variable TOKENHOUSE_MUTANT chooses one. With TOKENHOUSE_MUTANTS_REACHED=FILE, the process appends to that
+// Writes a source so that each of its operators, conditions, cases, early returns, numbers and truth values can be another at run time:
+// one bundle has all mutants, and the variable TOKENHOUSE_MUTANT chooses one. With TOKENHOUSE_MUTANTS_REACHED=FILE, the process appends to that
 // file which of them it came to.
 import ts from 'typescript';
 
@@ -35,6 +35,7 @@ const runtime = `const __mutants = (globalThis.__mutants ??= (() => {
     not: (id, value) => (is(id) ? !value : value),
     number: (id, value) => (is(id) ? value + (typeof value === 'bigint' ? 1n : 1) : is(id + 1) ? value - (typeof value === 'bigint' ? 1n : 1) : value),
     returns: (id) => !is(id),
+    no: () => NaN,
     either: (id, here, other) => (is(id) ? other : here),
   };
 })());
@@ -100,6 +101,12 @@ export function withMutants(name, text, first) {
         made.colonToken,
         made.whenFalse,
       );
+    }
+    if (node.kind === ts.SyntaxKind.TrueKeyword || node.kind === ts.SyntaxKind.FalseKeyword)
+      return call('not', added(node, `not ${node.getText(file)}`), made);
+    if (ts.isCaseClause(node)) {
+      const expression = call('either', added(node, 'without this case'), made.expression, call('no'));
+      return factory.updateCaseClause(made, expression, made.statements);
     }
     if (ts.isNumericLiteral(node) || ts.isBigIntLiteral(node)) {
       return isName(node) ? node : call('number', added(node, node.getText(file), 2), made);

@@ -1,11 +1,12 @@
 // `node scripts/mutants.mjs FILE… [--tests WORD]… [--count N] [--seed N] [--minutes N] [--slow N] [--out FILE]`: mutates the operators, conditions,
-// early returns and numbers of these sources one at a time, and runs the ordinary tests that judge them.
+// cases, early returns, numbers and truth values of these sources one at a time, and runs the ordinary tests that judge them.
 //
 //   --tests WORD   test files whose path contains the word judge, besides those named in `judges`
 //   --count N      that many mutants, drawn at random (default: all)
 //   --seed N       of the draw (default 1)
 //   --minutes N    stops after that time (default 60)
 //   --slow N       leaves out test files that take more than N seconds (default 12)
+//   --at-once N    so many test files run beside each other (default: a processor less than there are)
 //   --out FILE     the survivors, a line each
 //
 // What a thread or child of the program does is not mutated there, because tests start the program as it is built.
@@ -23,10 +24,16 @@ import { withMutants } from './mutants-source.mjs';
 
 /** The tests that are about a source, by words of their paths; the first row that matches counts. Others are judged by the nearest. */
 const judges = [
-  ['src/billing/hold.ts', ['billing/holds', 'billing/budgets', 'billing/lost', 'billing/credit.']],
-  ['src/billing/bill.ts', ['billing/holds', 'billing/budgets']],
+  ['src/billing/hold.ts', ['billing/holds', 'billing/budgets.', 'billing/lost', 'billing/credit.']],
+  ['src/billing/bill.ts', ['billing/holds', 'billing/budgets.']],
   ['src/billing/cents.ts', ['billing/cents']],
+  ['src/billing/endings.ts', ['pipeline/who-pays', 'billing/holds']],
+  ['src/billing/rate-limits/windows.ts', ['rate-limits/windows', 'rate-limits/rate-limits']],
+  ['src/billing/rate-limits/rates.ts', ['rate-limits/rate-limits']],
   ['src/billing/rate-limits/', ['billing/rate-limits/', 'store/limit-windows']],
+  ['src/inference/pipeline/cancellation.ts', ['pipeline/who-pays']],
+  ['src/inference/pipeline/receipt.ts', ['pipeline/who-pays', 'rate-limits/given-back']],
+  ['src/inference/pipeline/run.ts', ['pipeline/who-pays', 'rate-limits/given-back']],
   ['src/platform/dollars.ts', ['platform/dollars']],
 ];
 const nearest = 14;
@@ -37,6 +44,7 @@ const { values, positionals } = parseArgs({
     seed: { type: 'string', default: '1' },
     minutes: { type: 'string', default: '60' },
     slow: { type: 'string', default: '12' },
+    'at-once': { type: 'string', default: String(Math.max(1, os.availableParallelism() - 1)) },
     out: { type: 'string' },
   },
   allowPositionals: true,
@@ -159,7 +167,7 @@ async function judge(files) {
       else (covering.length === 0 ? results.unreached : results.survived).push(mutant);
     }
   };
-  await Promise.all(Array.from({ length: Math.max(1, os.availableParallelism() - 1) }, one));
+  await Promise.all(Array.from({ length: Number(values['at-once']) }, one));
   const judged = drawn.length - results.left;
   const lines = [
     ...results.survived.map((mutant) => `survived   ${textOf(mutant)}`),

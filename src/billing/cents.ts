@@ -6,6 +6,4 @@ export const ceiledCents = (microcents: bigint): number =>
 
 /** Microcents → whole cents, rounded down, so that a displayed balance never exceeds the real one. */
 export const flooredCents = (microcents: bigint): number =>
-  Number(
-    microcents >= 0n ? microcents / microcentsPerCent : -((-microcents + microcentsPerCent - 1n) / microcentsPerCent),
-  );
+  Number(microcents / microcentsPerCent - (microcents % microcentsPerCent < 0n ? 1n : 0n));

@@ -119,13 +119,7 @@ export class Hold {
       reasoningTokens: 0,
     };
     const missing = costMicrocents(wanted, this.#bill.prices) - this.#heldMicrocents;
-    const taken = missing > 0n ? this.#services.take(this.#funds, missing) : 0n;
-    if (typeof taken === 'bigint') return this.#extend(usage, wanted, missing, taken);
-    return taken.then((later) => {
-      if (this.#state === 'open' && !this.#isClosing) return this.#extend(usage, wanted, missing, later);
-      this.#services.untake(this.#funds, later);
-      return false;
-    });
+    return this.#takeMore(missing, (taken) => this.#extend(usage, wanted, missing, taken));
   }
 
   /**
@@ -153,10 +147,15 @@ export class Hold {
       return this.#changeFunds(budgets, missing > 0n ? missing : 0n).then(
         (taken) => taken !== undefined && bind(taken),
       );
+    return this.#takeMore(missing, bind);
+  }
+
+  /** Continues with what was there, at most what is missing; false if the hold ends meanwhile. */
+  #takeMore(missing: bigint, then: (taken: bigint) => boolean): boolean | Promise<boolean> {
     const taken = missing > 0n ? this.#services.take(this.#funds, missing) : 0n;
-    if (typeof taken === 'bigint') return bind(taken);
+    if (typeof taken === 'bigint') return then(taken);
     return taken.then((later) => {
-      if (this.#state === 'open' && !this.#isClosing) return bind(later);
+      if (!this.#isClosing) return then(later);
       this.#services.untake(this.#funds, later);
       return false;
     });
@@ -167,7 +166,7 @@ export class Hold {
     const [before, heldMicrocents] = [this.#funds, this.#heldMicrocents];
     const funds = await this.#services.takeFrom(before, budgets, heldMicrocents, missing);
     if (funds === undefined) return undefined;
-    if (this.#state === 'open' && !this.#isClosing) {
+    if (!this.#isClosing) {
       this.#funds = funds;
       this.#services.leave(before, funds, heldMicrocents);
       return missing;

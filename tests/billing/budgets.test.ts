@@ -1,446 +1,17 @@
 /** Budgets over the real ledger against a small model: spent + held is never more than the budget (money.md, "Budgets"). */
-import fc from 'fast-check';
 import assert from 'node:assert/strict';
-import { join } from 'node:path';
 import { test } from 'node:test';
 import type { TestContext } from 'node:test';
 
-import { issueKey } from '../../src/accounts/key.ts';
-import { openSecret } from '../../src/accounts/secret.ts';
-import { budgetsOf, estimate, holdStepTokens } from '../../src/billing/bill.ts';
-import type { Bill } from '../../src/billing/bill.ts';
-import { Billing, freeBalancesOf } from '../../src/billing/billing.ts';
-import type { Hold } from '../../src/billing/hold.ts';
-import { ApiError } from '../../src/platform/errors.ts';
-import {
-  balanceAt,
-  budgetPeriods,
-  chargedPeriods,
-  memberSubject,
-  modelSubject,
-  readModelSubject,
-} from '../../src/store/budget.ts';
-import type { Budget, BudgetOwner, BudgetPeriod } from '../../src/store/budget.ts';
-import type { SqliteStore } from '../../src/store/sqlite/store.ts';
-import { openSqliteStore } from '../../src/store/sqlite/store.ts';
-import { customer, differencesOf, temporaryFolder, uuid } from '../store/fixture.ts';
-import { bill, costOf, receipt, used } from './bills.ts';
+import { budgetsOf, type Bill } from '../../src/billing/bill.ts';
+import { balanceAt, modelSubject } from '../../src/store/budget.ts';
+import type { Budget, BudgetPeriod } from '../../src/store/budget.ts';
+import { differencesOf, uuid } from '../store/fixture.ts';
+import { costOf, used } from './bills.ts';
+import { accountId, openCounter, modelId, billOf, receiptOf, refusalOf } from './budget-books.ts';
+import type { Subject } from './budget-books.ts';
 
 const dayMs = 86_400_000;
-const accountId = 'acct_a';
-const userId = 'a'.repeat(32);
-const secret = openSecret({ fromEnvironment: 's'.repeat(32), dataFolder: '/nowhere', warn: assert.fail });
-
-/** A process on the file: what is in its memory goes when it ends. */
-class Counter {
-  readonly file: string;
-  store!: SqliteStore;
-  billing!: Billing;
-
-  constructor(file: string) {
-    this.file = file;
-  }
-
-  async start(): Promise<void> {
-    this.store = await openSqliteStore({
-      file: this.file,
-      onFatal: (error) => {
-        throw error;
-      },
-      free: freeBalancesOf(() => this.billing),
-    });
-    this.billing = new Billing({
-      ledger: this.store.ledger,
-      newId: uuid,
-      topupUrl: () => 'http://test/topup',
-      log: () => assert.fail('nothing is repaired'),
-    });
-  }
-
-  async newKey(userId: string | null = null): Promise<string> {
-    const { row } = issueKey({ accountId, name: 'x', secret, now: 0 });
-    await this.store.repositories.createKey({ key: { ...row, userId }, changeId: uuid() });
-    return row.id;
-  }
-
-  async newMember(userId: string): Promise<void> {
-    const { repositories } = this.store;
-    const tokenHash = new Uint8Array(32).fill(7);
-    const email = 'm@example.com';
-    const invited = { id: `inv_${'0'.repeat(32)}`, email, role: 'developer' as const, invitedBy: '', createdAt: 0 };
-    await repositories.createInvitation({ ...invited, expiresAt: 1e15, accountId, tokenHash });
-    const person = { userId, credentialId: 'b'.repeat(32), name: 'M', passwordHash: 'x' };
-    assert.ok(await repositories.joinAnew({ ...person, tokenHash, email, at: 1 }));
-  }
-
-  /** As the operation does it. */
-  async setBudget(of: BudgetOwner, subject: string, budget: Budget | null, at: number): Promise<void> {
-    const { repositories, ledger } = this.store;
-    const spent = budget === null ? 0n : await repositories.spentBesideBudget({ of, subject, per: budget.per, at });
-    await ledger.setBudget({
-      kind: `${of}_budget`,
-      subject,
-      budget,
-      spentBeforeMicrocents: spent!,
-      at,
-      changeId: uuid(),
-    });
-  }
-}
-
-async function openCounter(t: TestContext, credit: bigint): Promise<Counter> {
-  const counter = new Counter(join(temporaryFolder(t), 'ledger.db'));
-  await counter.start();
-  t.after(() => counter.store.close());
-  await customer(counter.store, accountId, credit);
-  return counter;
-}
-
-interface Subject {
-  readonly of: BudgetOwner;
-  readonly id: string;
-  /** Of a key: the member it belongs to. */
-  readonly member?: Subject | undefined;
-  /** Of a key or an account: its part for one model. */
-  readonly ofModel?: Subject | undefined;
-  budget: Budget | undefined;
-}
-
-const modelId = 'Org/Model:8b';
-const byModel = ({ ofModel }: Subject): ReadonlyMap<string, Budget> | undefined =>
-  ofModel?.budget === undefined ? undefined : new Map([[modelId.toLowerCase(), ofModel.budget]]);
-
-const billOf = (
-  key: Subject,
-  account: Subject,
-  startedAt: number,
-  promptTokens: number,
-  completionTokensMax: number,
-  model = 'model',
-) =>
-  bill(accountId, promptTokens, completionTokensMax, {
-    // As they are now: a request keeps the budgets that it began with.
-    key: {
-      id: key.id,
-      budget: key.budget,
-      modelBudgets: byModel(key),
-      member: key.member?.budget === undefined ? undefined : { id: key.member.id, budget: key.member.budget },
-    },
-    account: { id: accountId, budget: account.budget, modelBudgets: byModel(account) },
-    model: { id: model },
-    startedAt,
-  });
-
-function receiptOf(
-  made: Bill,
-  promptTokens: number,
-  completionTokens: number,
-  ending: 'finished' | 'failed' | 'credit',
-) {
-  const ofOwner = (of: BudgetOwner, isForModel = false) =>
-    budgetsOf(made)?.find((one) => one.of === of && (one.modelId !== undefined) === isForModel);
-  const perOf = (of: BudgetOwner) => chargedPeriods(ofOwner(of)?.budget.per, ofOwner(of, true)?.budget.per);
-  const row = receipt(made, promptTokens, completionTokens, ending);
-  const { key, startedAt } = made;
-  const memberBudget = ofOwner('member')?.balance.id ?? null;
-  const budgets = { keyBudget: perOf('key'), accountBudget: perOf('account'), memberBudget };
-  return { ...row, keyId: key.id, modelId: made.model.id, startedAt, endedAt: startedAt, ...budgets };
-}
-
-const refusalOf = async (promise: Promise<unknown>): Promise<ApiError> => {
-  try {
-    await promise;
-  } catch (error) {
-    assert.ok(error instanceof ApiError, String(error));
-    return error;
-  }
-  return assert.fail('was not refused');
-};
-
-// --- the property
-
-interface ActiveRequests {
-  made: Bill;
-  readonly hold: Hold;
-  readonly promptTokens: number;
-  completionTokens: number;
-}
-
-/** What a budget has for a period. */
-interface ModelBalance {
-  amount: bigint;
-  readonly endsAt: number | null;
-}
-
-class Model {
-  readonly subjects: readonly Subject[];
-  readonly balances = new Map<string, ModelBalance>();
-  /** What was charged, and the balances that it was charged to. */
-  readonly rows: { readonly made: Bill; readonly cost: bigint }[] = [];
-  /** Of each balance, what had been charged beside it when its budget was set. */
-  readonly before = new Map<string, bigint>();
-  running: ActiveRequests[] = [];
-  credit: bigint;
-  now: number;
-
-  constructor(subjects: readonly Subject[], credit: bigint, now: number) {
-    this.subjects = subjects;
-    this.credit = credit;
-    this.now = now;
-  }
-
-  idsOf = (made: Bill): readonly string[] => (budgetsOf(made) ?? []).map(({ balance }) => balance.id);
-
-  isMembersKey = (subject: Subject, keyId: string): boolean =>
-    this.subjects.some(({ id, member }) => id === keyId && member === subject);
-
-  free(balanceId: string): bigint {
-    const spent = this.rows
-      .filter(({ made }) => this.idsOf(made).includes(balanceId))
-      .reduce((sum, { cost }) => sum + cost, this.before.get(balanceId) ?? 0n);
-    return this.balances.get(balanceId)!.amount - spent - this.held((made) => this.idsOf(made).includes(balanceId));
-  }
-
-  freeCredit = (): bigint => this.credit - this.held(() => true);
-
-  held(of: (made: Bill) => boolean): bigint {
-    return this.running.filter(({ made }) => of(made)).reduce((sum, { hold }) => sum + hold.heldMicrocents, 0n);
-  }
-
-  /** What the bill can be held for: as much as the one that pays least. */
-  least(made: Bill): bigint {
-    for (const { balance, budget } of budgetsOf(made) ?? [])
-      if (!this.balances.has(balance.id))
-        this.balances.set(balance.id, { amount: budget.amountMicrocents, endsAt: balance.endsAt });
-    return [this.freeCredit(), ...this.idsOf(made).map((id) => this.free(id))].reduce((a, b) => (a < b ? a : b));
-  }
-
-  /** Whether the hold can be one of another model: its own budgets pay for all of it, the others for what is more. */
-  mayRebind({ made, hold }: ActiveRequests, to: Bill): boolean {
-    this.least(to);
-    const held = hold.heldMicrocents;
-    const { amount } = estimate(to, to.promptTokensMax);
-    const missing = amount > held ? amount - held : 0n;
-    const before = new Set(this.idsOf(made));
-    return (
-      this.freeCredit() >= missing &&
-      this.idsOf(to).every((id) => {
-        const more = before.has(id) ? missing : held + missing;
-        return this.free(id) >= more || more === 0n;
-      })
-    );
-  }
-
-  setBudget(subject: Subject, budget: Budget | undefined): void {
-    subject.budget = budget;
-    if (budget === undefined) return;
-    const { id, endsAt, startsAt } = balanceAt(subject.id, budget.per, this.now);
-    this.balances.set(id, { amount: budget.amountMicrocents, endsAt });
-    for (const [other, balance] of this.balances)
-      if (other.startsWith(`${subject.id}:${budget.per}`) && (balance.endsAt === null || balance.endsAt > this.now))
-        balance.amount = budget.amountMicrocents;
-    const of = readModelSubject(subject.id);
-    const isBeside = ({ made }: { readonly made: Bill }): boolean =>
-      (of === undefined || made.model.id.toLowerCase() === of.modelId) &&
-      (subject.of === 'account' ||
-        made.key.id === (of?.ownerId ?? subject.id) ||
-        this.isMembersKey(subject, made.key.id)) &&
-      made.startedAt >= startsAt &&
-      (endsAt === null || made.startedAt < endsAt) &&
-      !this.idsOf(made).includes(id);
-    this.before.set(
-      id,
-      this.rows.filter(isBeside).reduce((sum, { cost }) => sum + cost, 0n),
-    );
-  }
-}
-
-const amount = fc.oneof(
-  fc.integer({ min: 0, max: 60_000 }),
-  fc.constantFrom(costOf(100, 10), costOf(100, 10) * 3n).map(Number),
-);
-const step = fc.oneof(
-  {
-    weight: 6,
-    arbitrary: fc.record({
-      do: fc.constant('hold' as const),
-      key: fc.nat(2),
-      model: fc.constantFrom(modelId, 'model'),
-      promptTokens: fc.nat(2_000),
-      completionTokensMax: fc.integer({ min: 1, max: 6_000 }),
-    }),
-  },
-  { weight: 3, arbitrary: fc.record({ do: fc.constant('rebind' as const), hold: fc.nat() }) },
-  { weight: 5, arbitrary: fc.record({ do: fc.constant('cover' as const), hold: fc.nat(), tokens: fc.nat(3_000) }) },
-  {
-    weight: 5,
-    arbitrary: fc.record({
-      do: fc.constant('end' as const),
-      hold: fc.nat(),
-      tokens: fc.nat(200),
-      ending: fc.constantFrom('finished' as const, 'finished' as const, 'credit' as const, 'failed' as const),
-    }),
-  },
-  {
-    weight: 3,
-    arbitrary: fc.record({
-      do: fc.constant('budget' as const),
-      subject: fc.nat(6),
-      budget: fc.option(fc.record({ amount, per: fc.constantFrom<BudgetPeriod>(...budgetPeriods) }), { freq: 4 }),
-    }),
-  },
-  // An hour, or up to forty days: over the ends of days, weeks, months and a leap year's February.
-  {
-    weight: 2,
-    arbitrary: fc.record({
-      do: fc.constant('wait' as const),
-      ms: fc.oneof(fc.nat(dayMs / 24), fc.nat(8 * dayMs), fc.nat(40 * dayMs)),
-    }),
-  },
-  { weight: 1, arbitrary: fc.record({ do: fc.constant('restart' as const) }) },
-);
-type Step = typeof step extends fc.Arbitrary<infer S> ? S : never;
-
-async function take(counter: Counter, model: Model, step: Step): Promise<void> {
-  const [one, two, account, , ofNobody] = model.subjects as [Subject, Subject, Subject, Subject, Subject];
-  const picked = (hold: number): ActiveRequests | undefined => model.running[hold % Math.max(model.running.length, 1)];
-  switch (step.do) {
-    case 'hold': {
-      const { promptTokens, completionTokensMax } = step;
-      const key = [one, two, ofNobody][step.key]!;
-      const made = billOf(key, account, model.now, promptTokens, completionTokensMax, step.model);
-      const need = costOf(promptTokens, Math.min(completionTokensMax, holdStepTokens));
-      const least = model.least(made);
-      try {
-        const hold = await counter.billing.hold(made);
-        assert.ok(least >= need, `${need} was held of ${least}`);
-        model.running.push({ made, hold, promptTokens, completionTokens: 0 });
-      } catch (error) {
-        assert.ok(error instanceof ApiError && error.code === 'insufficient_credits', String(error));
-        assert.ok(least < need, `${need} was refused of ${least}`);
-      }
-      return;
-    }
-    case 'rebind': {
-      const running = picked(step.hold);
-      if (running === undefined) return;
-      const to = { ...running.made, model: { id: running.made.model.id === modelId ? 'model' : modelId } };
-      const before = running.hold.heldMicrocents;
-      const may = model.mayRebind(running, to);
-      if (await running.hold.rebind(to)) {
-        assert.ok(may, 'the budgets of the other model cover it');
-        running.made = to;
-      } else assert.ok(!may, 'the budgets of the other model do not cover it');
-      assert.ok(running.hold.heldMicrocents >= before);
-      // As when another model begins anew.
-      if (running.made === to) running.completionTokens = 0;
-      return;
-    }
-    case 'cover': {
-      const running = picked(step.hold);
-      if (running === undefined) return;
-      running.completionTokens += step.tokens;
-      const least = model.least(running.made);
-      const most = running.hold.heldMicrocents + (least > 0n ? least : 0n);
-      const isCovered = await running.hold.cover(used(running.promptTokens, running.completionTokens));
-      assert.equal(isCovered, costOf(running.promptTokens, running.completionTokens) <= most);
-      return;
-    }
-    case 'end': {
-      const running = picked(step.hold);
-      if (running === undefined) return;
-      const { made, hold, promptTokens } = running;
-      const tokens = running.completionTokens + step.tokens;
-      const price = step.ending === 'failed' ? 0n : costOf(promptTokens, tokens);
-      const cost = price < hold.heldMicrocents ? price : hold.heldMicrocents;
-      const row = receiptOf(made, promptTokens, tokens, step.ending);
-      if (step.ending === 'finished') await hold.settle(row);
-      await hold.close(row);
-      model.running = model.running.filter((other) => other !== running);
-      model.rows.push({ made, cost });
-      model.credit -= cost;
-      return;
-    }
-    case 'budget': {
-      const subject = model.subjects[step.subject]!;
-      const budget =
-        step.budget === null ? undefined : { amountMicrocents: BigInt(step.budget.amount), per: step.budget.per };
-      await counter.setBudget(subject.of, subject.id, budget ?? null, model.now);
-      model.setBudget(subject, budget);
-      return;
-    }
-    case 'wait':
-      model.now += step.ms;
-      return;
-    case 'restart':
-      await counter.store.close();
-      await counter.start();
-      model.running = [];
-  }
-}
-
-/** At rest: what is free in memory and what is known in the database are what the model says. */
-async function check(counter: Counter, model: Model): Promise<void> {
-  for (const id of model.balances.keys()) {
-    const free = counter.billing.freeMicrocents(id);
-    if (free !== undefined && free !== 0n) assert.equal(free, model.free(id), id);
-  }
-  const subjects = model.subjects.map(({ id }) => id);
-  for (const status of await counter.store.repositories.budgetsOf({ subjects, at: model.now })) {
-    const { balance, spentMicrocents, amountMicrocents } = status;
-    if (!model.balances.has(balance.id)) assert.equal(spentMicrocents, 0n);
-    else {
-      const held = model.held((made) => model.idsOf(made).includes(balance.id));
-      assert.equal(amountMicrocents - spentMicrocents - held, model.free(balance.id), balance.id);
-    }
-  }
-}
-
-test('any mix of holds, extensions, endings, budgets, periods and restarts agrees with the model', async (t) => {
-  const credit = 10_000_000n;
-  const seen = { held: 0, refused: 0 };
-  await fc.assert(
-    fc.asyncProperty(
-      fc.array(step, { minLength: 1, maxLength: 60, size: 'max' }),
-      fc.nat(dayMs),
-      async (steps, offset) => {
-        const counter = await openCounter(t, credit);
-        await counter.newMember(userId);
-        const member: Subject = { of: 'member', id: memberSubject(accountId, userId), budget: undefined };
-        const keyId = await counter.newKey(userId);
-        const keyModel: Subject = { of: 'key', id: modelSubject(keyId, modelId), budget: undefined };
-        const accountModel: Subject = { of: 'account', id: modelSubject(accountId, modelId), budget: undefined };
-        const subjects: Subject[] = [
-          { of: 'key', id: keyId, budget: undefined, member, ofModel: keyModel },
-          { of: 'key', id: await counter.newKey(userId), budget: undefined, member },
-          { of: 'account', id: accountId, budget: undefined, ofModel: accountModel },
-          member,
-          { of: 'key', id: await counter.newKey(), budget: undefined },
-          keyModel,
-          accountModel,
-        ];
-        const model = new Model(subjects, credit, Date.UTC(2028, 1, 27) + offset);
-        for (const step of steps) {
-          const before = model.running.length;
-          await take(counter, model, step);
-          if (step.do === 'hold') seen[model.running.length > before ? 'held' : 'refused']++;
-          await check(counter, model);
-        }
-        assert.deepEqual(await differencesOf(counter.file), []);
-        while (model.running.length > 0)
-          await take(counter, model, { do: 'end', hold: 0, tokens: 0, ending: 'failed' });
-        await check(counter, model);
-        assert.equal(counter.billing.openHolds, 0);
-        await counter.store.close();
-      },
-    ),
-    { numRuns: 30 },
-  );
-  t.diagnostic(JSON.stringify(seen));
-  assert.ok(seen.held > 30 && seen.refused > 10);
-});
-
-// --- by example
 
 const price = costOf(100, 10);
 const per = (amountMicrocents: bigint, period: BudgetPeriod = 'month'): Budget => ({ amountMicrocents, per: period });
@@ -579,6 +150,71 @@ test('an extension takes as much as the smallest balance has, and gives the rest
   await hold.settle(receiptOf(made, 10, 2_100, 'credit'));
   assert.deepEqual(await differencesOf(counter.file), []);
 });
+
+/** A key with 100 tokens a month for each of two models, and what is free of both and of the credit. */
+async function twoModels(t: TestContext) {
+  const { counter, key, at, give } = await scene(t);
+  const each = costOf(0, 100);
+  const modelBudgets = new Map<string, Budget>();
+  for (const model of ['a', 'b']) {
+    await give({ of: 'key', id: modelSubject(key.id, model), budget: undefined }, per(each));
+    modelBudgets.set(model, per(each));
+  }
+  const first = billOf(key, { of: 'account', id: accountId, budget: undefined }, at, 0, 10, 'a');
+  const made = (model: string, tokens: number): Bill => ({
+    ...first,
+    key: { id: key.id, modelBudgets },
+    model: { id: model },
+    completionTokensMax: tokens,
+  });
+  const free = (): readonly bigint[] =>
+    [balanceAt(modelSubject(key.id, 'a'), 'month', at).id, balanceAt(modelSubject(key.id, 'b'), 'month', at).id].map(
+      (id) => counter.billing.freeMicrocents(id) ?? each,
+    );
+  const isFree = (ofA: number, ofB: number, held: number): void => {
+    assert.deepEqual(free(), [costOf(0, ofA), costOf(0, ofB)]);
+    assert.equal(counter.billing.freeMicrocents(accountId), price * 1_000n - costOf(0, held));
+    assert.equal(counter.billing.heldMicrocents, costOf(0, held));
+  };
+  return { counter, made, isFree };
+}
+
+test('another model takes what is held from its own budget, and that of the first has it back', async (t) => {
+  const { counter, made, isFree } = await twoModels(t);
+  const hold = await counter.billing.hold(made('a', 10));
+  isFree(90, 100, 10);
+  const steps: readonly (readonly [string, number, boolean, number, number, number])[] = [
+    ['b', 10, true, 100, 90, 10],
+    ['b', 25, true, 100, 75, 25],
+    ['a', 30, true, 70, 100, 30],
+    // What is held is never less than before.
+    ['b', 10, true, 100, 70, 30],
+    // Without a budget, and from there to more than there is, and to all of it.
+    ['c', 40, true, 100, 100, 40],
+    ['a', 101, false, 100, 100, 40],
+    ['a', 100, true, 0, 100, 100],
+    ['b', 101, false, 0, 100, 100],
+    ['c', 120, true, 100, 100, 120],
+    ['b', 10, false, 100, 100, 120],
+  ];
+  for (const [model, tokens, isBound, ofA, ofB, held] of steps) {
+    assert.equal(await hold.rebind(made(model, tokens)), isBound, `${model} ${tokens}`);
+    isFree(ofA, ofB, held);
+  }
+  await hold.close(receiptOf(made('c', 120), 0, 0, 'failed'));
+  isFree(100, 100, 0);
+});
+
+for (const tokens of [10, 20])
+  test(`a hold that ends while the budget of another model is asked for ${tokens} tokens leaves nothing there`, async (t) => {
+    const { counter, made, isFree } = await twoModels(t);
+    const hold = await counter.billing.hold(made('a', 10));
+    const changing = hold.rebind(made('b', tokens));
+    await hold.close(receiptOf(made('a', 10), 0, 0, 'failed'));
+    assert.equal(await changing, false);
+    isFree(100, 100, 0);
+    assert.equal(counter.billing.openHolds, 0);
+  });
 
 test('lowered below what is held: what runs goes on, nothing is let in, and what comes free does not change that', async (t) => {
   const { counter, key, at, give, hold } = await scene(t);

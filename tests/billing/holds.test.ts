@@ -348,6 +348,24 @@ test('another model: a cheaper one keeps what is held and uses it up first, a de
   await hold.close(receipt(cheap, 0, 0, 'failed'));
 });
 
+for (const grows of ['its answer', 'another model'] as const)
+  test(`a hold that ends while the store is asked for more (${grows}) gives it back`, async (t) => {
+    const { store, billing } = await openCounter(t);
+    const credit = costOf(10, 2_048) + 100n;
+    await customer(store, 'acct_a', credit);
+    const made = bill('acct_a', 10, 10_000);
+    const hold = await billing.hold(made);
+    const growing =
+      grows === 'its answer' ? hold.cover(used(10, 1_793)) : hold.rebind({ ...made, promptTokensMax: 10_000 });
+    assert.ok(growing instanceof Promise, 'memory alone cannot tell');
+    await hold.close(receipt(made, 10, 0, 'failed'));
+    assert.equal(await growing, false);
+    assert.deepEqual(
+      [billing.freeMicrocents('acct_a'), billing.heldMicrocents, billing.openHolds, hold.heldMicrocents],
+      [credit, 0n, 0, costOf(10, 2_048)],
+    );
+  });
+
 const credits = fc.array(fc.nat(60_000), { minLength: accounts, maxLength: accounts });
 
 test('one step after the other: a hold, an extension and a debit go through exactly when the free balance covers them', async (t) => {

@@ -14,13 +14,14 @@ import type { Counter } from './bills.ts';
 
 /**
  * What happens to one call: nothing; it never reaches the ledger; it is carried out and fails all the same; it is carried
- * out and never answered.
+ * out and never answered, or when the test says so.
  */
-type Fault = 'none' | 'before' | 'after' | 'silent';
+type Fault = 'none' | 'before' | 'after' | 'silent' | 'late';
 
 /** The next calls that write or read a settlement meet these faults, in this order; what comes later meets none. */
 class Faults {
   next: Fault[] = [];
+  answerLate = (): void => assert.fail('no call waits');
 
   between = (ledger: Ledger): Ledger => {
     const meet = async <Value>(call: () => Promise<Value>): Promise<Value> => {
@@ -29,6 +30,7 @@ class Faults {
       const answer = await call();
       if (fault === 'after') throw new Error('the answer was lost');
       if (fault === 'silent') return new Promise(() => {});
+      if (fault === 'late') await new Promise<void>((resolve) => (this.answerLate = resolve));
       return answer;
     };
     return {
@@ -138,6 +140,61 @@ describe('whatever is lost on the way', { concurrency: 8 }, () => {
       );
     });
   }
+});
+
+/** What the settlement of an answer that is kept meets, and the steps that decide about it; whether it is charged. */
+const kept: readonly (readonly [readonly Fault[], boolean])[] = [
+  [['none'], true],
+  [['before'], false],
+  [['after'], true],
+  [['silent'], true],
+  [['before', 'after'], false],
+  [['after', 'before', 'none', 'before'], true],
+];
+
+describe(
+  'an answer that is kept counts if the ledger has its charge, whatever was said of it',
+  { concurrency: 8 },
+  () => {
+    for (const [schedule, isCharged] of kept)
+      test(schedule.join(', '), async (t) => {
+        const { counter, faults } = await openCounterWithFaults(t);
+        await customer(counter.store, 'acct_a', credit);
+        const made = bill('acct_a', 100, 50);
+        const hold = await counter.billing.hold(made);
+        faults.next = [...schedule];
+        const settling = hold.settle(receipt(made, 100, 50, 'finished'), true);
+        if (isCharged) await settling;
+        else await assert.rejects(settling, { code: 'internal_error' });
+        assert.equal(hold.lost, !isCharged);
+        await hold.close(receipt(made, 100, 50, 'lost'));
+        const charged = isCharged ? costOf(100, 50) : 0n;
+        if (schedule[0] === 'none') assert.equal(counter.billing.freeMicrocents('acct_a'), credit - charged);
+        else await assertRepaired(counter, 'acct_a', charged);
+        const rows = await counter.store.repositories.listUsage({ accountId: 'acct_a' });
+        assert.deepEqual(
+          rows.map(({ ending, costMicrocents }) => [ending, costMicrocents]),
+          [[isCharged ? 'finished' : 'lost', charged]],
+        );
+      });
+  },
+);
+
+test('an answer of the ledger that comes after its time changes nothing any more', async (t) => {
+  const { counter, faults } = await openCounterWithFaults(t);
+  await customer(counter.store, 'acct_a', credit);
+  const made = bill('acct_a', 100, 50);
+  const hold = await counter.billing.hold(made);
+  faults.next = ['late'];
+  await assert.rejects(hold.settle(receipt(made, 100, 50, 'finished')), { code: 'internal_error' });
+  await hold.close(receipt(made, 100, 50, 'lost'));
+  await assertRepaired(counter, 'acct_a', 0n);
+  faults.answerLate();
+  await new Promise(setImmediate);
+  assert.deepEqual(
+    [hold.lost, counter.billing.openHolds, counter.billing.heldMicrocents, counter.billing.freeMicrocents('acct_a')],
+    [false, 0, 0n, credit],
+  );
 });
 
 test('money of an unknown settlement stays on hold until it is known', async (t) => {

@@ -6,29 +6,11 @@ import fc from 'fast-check';
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { Catalog } from '../../../src/catalog/catalog.ts';
-import { scriptRule } from '../../../src/inference/engines/scripted/script-schema.ts';
 import type { ScriptSettings } from '../../../src/inference/engines/scripted/script-schema.ts';
-import { createScriptedEngine } from '../../../src/inference/engines/scripted/scripted-engine.ts';
-import { ImageFetcher } from '../../../src/inference/images/fetcher.ts';
-import { WholeLimits } from '../../../src/billing/rate-limits/whole-limits.ts';
-import { Limits } from '../../../src/billing/rate-limits/rate-limits.ts';
-import { Windows } from '../../../src/billing/rate-limits/windows.ts';
-import { openBackendPool } from '../../../src/inference/pipeline/backend-pool.ts';
-import type { Backend } from '../../../src/inference/pipeline/backend-pool.ts';
-import { idleLoad } from '../../../src/inference/routing/backend-load.ts';
 import type { TakeBatch } from '../../../src/generation/event.ts';
-import { run } from '../../../src/inference/pipeline/run.ts';
-import type { RunningCall } from '../../../src/inference/pipeline/run.ts';
-import { PromptCounts } from '../../../src/inference/pipeline/count.ts';
-import { allow } from '../../../src/inference/pipeline/allow.ts';
-import type { ServeServices } from '../../../src/inference/pipeline/call.ts';
-import { placeOrder } from '../../../src/inference/pipeline/place-order.ts';
-import { openCounter, prices } from '../bills.ts';
-import type { Counter } from '../bills.ts';
-import { balanceOf, customer, differencesOf, uuid } from '../../store/fixture.ts';
-import { defaultFetchSettings } from '../../support/image-settings.ts';
-import { chatRoute, textCapabilities } from '../../inference/pipeline/models.ts';
+import { balanceOf, customer, differencesOf } from '../../store/fixture.ts';
+import { requestOf, servicesFor } from '../../inference/pipeline/runs.ts';
+import { openCounter } from '../bills.ts';
 
 /** As the cancellations from outside, and none. */
 const reasons = ['client-left', 'reader-stalled', 'revoked', 'drain', 'deadline', 'lost'] as const;
@@ -109,7 +91,10 @@ test('whatever a reader does, nothing is left, and every request that had a hold
       const rows = await counter.store.repositories.listUsage({ accountId });
       const held = readers.filter(({ does }) => does !== 'nothing').length;
       assert.equal(rows.length, held);
-      assert.deepEqual(service.ended.toSorted(), rows.map(({ ending }) => ending).toSorted());
+      assert.deepEqual(
+        service.ended.map(({ ending }) => ending).toSorted(),
+        rows.map(({ ending }) => ending).toSorted(),
+      );
       const balance = credit - rows.reduce((sum, { costMicrocents }) => sum + costMicrocents, 0n);
       assert.equal(await balanceOf(counter.store, accountId), balance);
       assert.equal(counter.billing.freeMicrocents(accountId) ?? credit, balance);
@@ -129,102 +114,18 @@ test('a reader that is gone at the first batch pays what was produced, and every
   assert.deepEqual([service.limits.running, counter.billing.openHolds], [0, 0]);
 });
 
-/** Nothing is limited by windows here. */
-const unused = () =>
-  new Windows({ store: { load: () => Promise.resolve([]), add: () => Promise.resolve([]) }, now: Date.now });
-
-function servicesFor(settings: ScriptSettings, { billing }: Counter) {
-  const engine = createScriptedEngine({ name: 'demo', contextLength: 4_096, scripts: [scriptRule(settings)] });
-  const backend: Backend = {
-    label: 'scripted',
-    kind: 'scripted',
-    provider: 'scripted',
-    engine,
-    queueMax: 0,
-    zdr: false,
-    enforces: [],
-    lacks: [],
-    ...idleLoad(),
-  };
-  const model = {
-    id: 'demo',
-    displayName: 'Demo',
-    description: undefined,
-    ownedBy: 'test',
-    contextLength: 4_096,
-    maxOutputTokens: null,
-    prices,
-    sampling: 'honor' as const,
-    defaults: { system: undefined, sampling: {} },
-    capabilities: textCapabilities,
-    zdrCapabilities: textCapabilities,
-    tier: undefined,
-    deprecationDate: undefined,
-  };
-  const pool = openBackendPool([backend], { waitMaxMs: 1_000 });
-  const ended: string[] = [];
-  return {
-    ended,
-    backend,
-    lease: {
-      runtimeConfig: { catalog: new Catalog([model]), images: defaultFetchSettings },
-      poolOf: () => pool,
-    } as unknown as RunningCall['lease'],
-    limits: new Limits({ counts: new WholeLimits(unused()), concurrencyPerAccountMax: 64, plans: [] }),
-    billing,
-    prices: { of: () => prices },
-    imageFetcher: new ImageFetcher(),
-    metrics: { chunkGaps: () => ({ observe: () => {} }) },
-    newId: uuid,
-    promptCounts: new PromptCounts(),
-  };
-}
-
 /** One request from its order to its end, as `http` runs it. */
 async function play(reader: Reader, accountId: string, services: ReturnType<typeof servicesFor>): Promise<void> {
   const cancelled = new AbortController();
-  const id = uuid();
   let ends = 0;
-  const call: RunningCall = {
-    id,
-    idHex: Buffer.from(id).toString('hex'),
-    account: { id: accountId },
-    key: { id: 'key_000000000000', accountId, userId: null, name: '', expiresAt: null },
-    zdr: false,
-    batchId: null,
-    publicId: `req_${Buffer.from(id).toString('hex').slice(-12)}`,
-    clientId: null,
-    startedAt: Date.now(),
-    begunMs: performance.now(),
-    route: chatRoute,
-    headers: {},
-    lease: services.lease,
-    signal: cancelled.signal,
-    memory: { take: () => {}, give: () => {} },
-    admitted: undefined,
-    engineMs: 0,
-    waits: undefined,
-    trace: undefined,
-    holdBytes: () => {},
-    prepared: () => {},
-    falls: () => {},
-    ended: ({ ending }) => {
-      ends++;
-      services.ended.push(ending);
-    },
-  };
-  const body = { model: 'demo', max_tokens: 1_000, messages: [{ role: 'user', content: 'hi' }] };
-  // No directory is needed: the caller is known.
-  const deciding = services as unknown as ServeServices;
-  const order = await placeOrder(await allow(body, chatRoute.dialect, call, deciding), call, deciding);
-  const begin = (deliver: TakeBatch): Promise<void> => run(order, call, services, deliver);
+  const begin = await requestOf(services, accountId, cancelled.signal, () => ends++);
   await read(reader, begin, cancelled).catch((error: unknown) => {
     // What a script fails with, and what a cancelled request gets; a broken promise of our own has another name.
     assert.ok(error instanceof Error && error.name === 'ApiError', String(error));
   });
   assert.equal(ends, reader.does === 'nothing' ? 0 : 1);
   if (reader.does === 'cancel' && cancelled.signal.aborted && services.ended.length === 1) {
-    assert.ok([endingOf[reader.reason], 'failed', 'finished'].includes(services.ended[0]!));
+    assert.ok([endingOf[reader.reason], 'failed', 'finished'].includes(services.ended[0]!.ending));
   }
 }
 

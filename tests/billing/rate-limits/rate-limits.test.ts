@@ -365,10 +365,37 @@ test('the last microcent of a limit of spending lets one more in, and nothing le
   const last = testLimits.admit(who, 'generate', 300);
   assert.equal(testLimits.refusal(who, 1).code, 'rate_limit_exceeded');
   testLimits.admit(who, 'generate', 0).end(counted());
+  assert.equal(last.headers()['ratelimit-limit'], undefined, 'money is no header');
   // What was taken is given back, whole.
   last.end({ tokens: 0, isCounted: false });
   testLimits.admit(who, 'generate', 300).end({ tokens: 0, costMicrocents: 1n, isCounted: true });
   assert.equal(testLimits.refusal(who, 1).code, 'rate_limit_exceeded');
+});
+
+test('what is over a limit stops what would use more of it, and neither what costs nothing nor what counts as a request alone', () => {
+  const testLimits = new TestLimits([{ name: 'p', tokensPerMinute: 100 }]);
+  const who = caller('p', { centsPerDay: 1 });
+  testLimits.admit(who, 'generate', 1).end(counted(500));
+  assert.throws(() => testLimits.admit(who, 'generate', 1), { code: 'rate_limit_exceeded' });
+  testLimits.admit(who, 'count').end();
+  testLimits.admit(who, 'file').end();
+  testLimits.admit(caller(undefined, who.key.rates), 'generate', 0).end();
+});
+
+test('a refusal says whole seconds, at least one', () => {
+  const testLimits = new TestLimits([]);
+  const who = caller(undefined, { requestsPerMinute: 1 });
+  const rule = { subject: 'key_a', kind: 'requests', lengthMs: 60_000, limit: 1 } as const;
+  testLimits.fill(who);
+  const restMs = testLimits.windows.restMs(rule);
+  for (const [leftMs, seconds] of [
+    [1_001, 2],
+    [1_000, 1],
+    [1, 1],
+  ] as const) {
+    testLimits.ms = restMs - leftMs;
+    assert.equal(testLimits.refusal(who).retryAfterSeconds, seconds);
+  }
 });
 
 test('files take a place, counting does not, and both are requests; neither is one that a plan includes', () => {

@@ -155,23 +155,34 @@ test('many counts are written in batches of five hundred', async () => {
   );
 });
 
-test('an earlier window is not loaded, whatever the store says', async () => {
-  const scene = new Scene();
-  scene.windows.add(rule, 4);
-  await scene.windows.write();
-  const loaded = async (ms: number): Promise<number> => {
+test('what another process counted goes on, page by page, and an earlier window is not loaded, whatever the store says', async () => {
+  const { store, windows } = new Scene();
+  const other = { ...rule, subject: 'acct_b' };
+  windows.add(rule, 4);
+  windows.add(other, 7);
+  await windows.write();
+  const rows = [...store.rows.values()];
+  const startsAt = windows.startOf(rule);
+  const loaded = async (ms: number): Promise<Windows> => {
     const later = new Windows({
       store: {
-        ...scene.store,
-        load: ({ after }) => Promise.resolve(after ? [] : [...scene.store.rows.values()]),
-        add: (rows) => Promise.resolve(rows),
+        load: ({ after }) => Promise.resolve(rows.slice(after === undefined ? 0 : rows.indexOf(after) + 1).slice(0, 1)),
+        add: (changes) => store.add(changes),
       },
-      now: () => scene.windows.startOf(rule) + ms,
+      now: () => startsAt + ms,
     });
     await later.load();
-    return later.used(rule);
+    return later;
   };
-  assert.deepEqual([await loaded(0), await loaded(minuteMs - 1), await loaded(minuteMs)], [4, 4, 0]);
+  assert.deepEqual([(await loaded(0)).used(rule), (await loaded(minuteMs)).used(rule)], [4, 0]);
+  const later = await loaded(minuteMs - 1);
+  assert.equal(later.used(rule), 4);
+  later.add(rule, 2);
+  await later.write();
+  assert.deepEqual(
+    [...store.rows.values()].map(({ used }) => used),
+    [6, 7],
+  );
 });
 
 test('windows that are over are forgotten, looked for once a minute', async () => {
@@ -184,8 +195,9 @@ test('windows that are over are forgotten, looked for once a minute', async () =
   };
   windows.add(rule, 1);
   windows.add({ ...rule, lengthMs: 10 * minuteMs }, 1);
-  assert.equal(await write(0), 2);
-  assert.equal(await write(minuteMs - 1), 2);
+  windows.add({ ...rule, lengthMs: 1_000 }, 1);
+  assert.equal(await write(0), 3);
+  assert.equal(await write(minuteMs - 1), 3);
   assert.equal(await write(minuteMs), 1);
   windows.add(rule, 1);
   assert.equal(await write(2 * minuteMs - 1), 2);
