@@ -118,7 +118,7 @@ test('a reader that is gone at the first batch pays what was produced, and every
 async function play(reader: Reader, accountId: string, services: ReturnType<typeof servicesFor>): Promise<void> {
   const cancelled = new AbortController();
   let ends = 0;
-  const begin = await requestOf(services, accountId, cancelled.signal, () => ends++);
+  const begin = await requestOf(services, accountId, cancelled.signal, { ended: () => ends++ });
   await read(reader, begin, cancelled).catch((error: unknown) => {
     // What a script fails with, and what a cancelled request gets; a broken promise of our own has another name.
     assert.ok(error instanceof Error && error.name === 'ApiError', String(error));

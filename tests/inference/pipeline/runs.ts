@@ -6,7 +6,7 @@ import type { ScriptSettings } from '../../../src/inference/engines/scripted/scr
 import { createScriptedEngine } from '../../../src/inference/engines/scripted/scripted-engine.ts';
 import { ImageFetcher } from '../../../src/inference/images/fetcher.ts';
 import { WholeLimits } from '../../../src/billing/rate-limits/whole-limits.ts';
-import { Limits } from '../../../src/billing/rate-limits/rate-limits.ts';
+import { Limits, type Plan } from '../../../src/billing/rate-limits/rate-limits.ts';
 import { Windows } from '../../../src/billing/rate-limits/windows.ts';
 import { openBackendPool } from '../../../src/inference/pipeline/backend-pool.ts';
 import type { Backend } from '../../../src/inference/pipeline/backend-pool.ts';
@@ -29,7 +29,7 @@ const unused = () =>
   new Windows({ store: { load: () => Promise.resolve([]), add: () => Promise.resolve([]) }, now: Date.now });
 
 /** What a run needs, with one backend that follows a script. */
-export function servicesFor(settings: ScriptSettings, { billing }: Counter) {
+export function servicesFor(settings: ScriptSettings, { billing }: Counter, plans: readonly Plan[] = []) {
   const engine = createScriptedEngine({ name: 'demo', contextLength: 4_096, scripts: [scriptRule(settings)] });
   const backend: Backend = {
     label: 'scripted',
@@ -59,14 +59,16 @@ export function servicesFor(settings: ScriptSettings, { billing }: Counter) {
   };
   const pool = openBackendPool([backend], { waitMaxMs: 1_000 });
   const ended: Receipt[] = [];
+  const counts = new WholeLimits(unused());
   return {
+    counts,
     ended,
     backend,
     lease: {
       runtimeConfig: { catalog: new Catalog([model]), images: defaultFetchSettings },
       poolOf: () => pool,
     } as unknown as RunningCall['lease'],
-    limits: new Limits({ counts: new WholeLimits(unused()), concurrencyPerAccountMax: 64, plans: [] }),
+    limits: new Limits({ counts, concurrencyPerAccountMax: 64, plans }),
     billing,
     prices: { of: () => prices },
     imageFetcher: new ImageFetcher(),
@@ -76,13 +78,18 @@ export function servicesFor(settings: ScriptSettings, { billing }: Counter) {
   };
 }
 
+interface RequestOptions {
+  readonly ended?: (receipt: Receipt) => void;
+  readonly maxTokens?: number;
+  readonly facts?: Partial<RunningCall>;
+}
+
 /** A request that begins when what is returned is called, as `http` runs it. `ended` is called with its receipt. */
 export async function requestOf(
   services: ReturnType<typeof servicesFor>,
   accountId: string,
   signal: AbortSignal,
-  ended: (receipt: Receipt) => void = () => {},
-  facts: Partial<RunningCall> = {},
+  { ended = () => {}, maxTokens = 1_000, facts = {} }: RequestOptions = {},
 ): Promise<(deliver: TakeBatch) => Promise<void>> {
   const id = uuid();
   const call: RunningCall = {
@@ -114,7 +121,7 @@ export async function requestOf(
     },
     ...facts,
   };
-  const body = { model: 'demo', max_tokens: 1_000, messages: [{ role: 'user', content: 'hi' }] };
+  const body = { model: 'demo', max_tokens: maxTokens, messages: [{ role: 'user', content: 'hi' }] };
   // No directory is needed: the caller is known.
   const deciding = services as unknown as ServeServices;
   const order = await placeOrder(await allow(body, chatRoute.dialect, call, deciding), call, deciding);
