@@ -1,6 +1,6 @@
 /** Clients of the service in a world: they ask, read, and leave where they like. */
 import type { Host } from './host.ts';
-import type { Scheduler } from './scheduler.ts';
+import { Moment, type Scheduler } from './scheduler.ts';
 
 export interface Answer {
   /** 0: not even a status line. */
@@ -30,20 +30,25 @@ export async function ask(scheduler: Scheduler, host: Host, request: Ask): Promi
   const wire = host.connect(request.host);
   if (wire === undefined) return nothing;
   const { method = 'POST', path, key, headers = {}, body = '', leaves } = request;
-  let bytes = Buffer.alloc(0);
-  let isClosed = false;
+  const parts: Buffer[] = [];
+  let length = 0;
+  let tail = '';
+  const over = new Moment();
   wire.on('error', () => {});
-  wire.on('close', () => (isClosed = true));
-  wire.on('end', () => (isClosed = true));
+  for (const name of ['close', 'end']) wire.on(name, () => over.come());
   wire.on('data', (chunk: Buffer) => {
-    bytes = Buffer.concat([bytes, chunk]);
-    if (leaves !== undefined && bytes.length >= leaves.bytes) leave();
+    parts.push(chunk);
+    length += chunk.length;
+    if (leaves !== undefined && length >= leaves.bytes) leave();
+    // A body ends with its last chunk, or with the length that its head tells: only then is it worth a look at all of it.
+    tail = (tail + chunk.toString('latin1')).slice(-5);
+    if (isWholeAtLength(parts[0]!) || tail === '0\r\n\r\n') if (answerIn(Buffer.concat(parts)).isWhole) over.come();
   });
   const leave = (): void => {
     if (wire.destroyed) return;
     if (leaves?.how === 'fin') wire.destroy();
     else wire.resetAndDestroy();
-    isClosed = true;
+    over.come();
   };
   const fields = {
     host: 'localhost',
@@ -55,12 +60,13 @@ export async function ask(scheduler: Scheduler, host: Host, request: Ask): Promi
   const head = Object.entries(fields).map(([name, value]) => `${name}: ${value}\r\n`);
   wire.write(`${method} ${path} HTTP/1.1\r\n${head.join('')}\r\n${body}`);
   if (leaves !== undefined) scheduler.after(leaves.ms, scheduler.world, leave);
-  const isOver = (): boolean => isClosed || answerIn(bytes).isWhole;
-  const came = await scheduler.until(isOver, request.timeoutMs ?? 120_000, 2);
-  if (!came) scheduler.note(`${path} hangs`);
+  if (!(await over.within(scheduler, request.timeoutMs ?? 120_000))) scheduler.note(`${path} hangs`);
   wire.destroy();
-  return answerIn(bytes);
+  return answerIn(Buffer.concat(parts));
 }
+
+/** Whether a head that has come does not tell of chunks. */
+const isWholeAtLength = (head: Buffer): boolean => !head.includes('transfer-encoding: chunked');
 
 function answerIn(bytes: Buffer): Answer {
   const end = bytes.indexOf('\r\n\r\n');

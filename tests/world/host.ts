@@ -6,7 +6,7 @@ import type { Service } from '../../src/app/service.ts';
 import type { Disk } from './disk.ts';
 import { Machine, type MachineOptions } from './machine.ts';
 import type * as Program from './program.ts';
-import type { Scheduler } from './scheduler.ts';
+import { Moment, type Scheduler } from './scheduler.ts';
 import type { WireEnd } from './wire.ts';
 
 /** Reading a configuration takes longer than a start. */
@@ -27,12 +27,17 @@ export class Host {
   readonly #config: string;
   #machine: Machine | undefined;
   #service: Service | undefined;
+  /** The next time that it runs, or that its start has come to an end. */
+  #up = new Moment();
+  #begun = new Moment();
   inferencePort = 0;
   accountPort = 0;
   firstAccount = '';
   /** When its processes died. */
   readonly deathsMs: number[] = [];
   lines = '';
+  /** Called when a process has died. */
+  died: () => void = () => {};
 
   constructor(options: MachineOptions, config: string) {
     this.#options = options;
@@ -44,6 +49,10 @@ export class Host {
 
   get isUp(): boolean {
     return this.#service !== undefined;
+  }
+
+  async comesUp(): Promise<void> {
+    if (!this.isUp) await this.#up.within(this.#scheduler, 60_000);
   }
 
   /** Resolves with whether it runs: it may be killed, or fail, while it starts. */
@@ -77,11 +86,14 @@ export class Host {
     });
     let service: Service | undefined;
     let failure: unknown;
-    starting.then(
-      (started) => (service = started),
-      (error: unknown) => (failure = error),
-    );
-    await this.#scheduler.until(() => service !== undefined || failure !== undefined || machine.isDead, 60_000, 0.5);
+    const begun = (this.#begun = new Moment());
+    starting
+      .then(
+        (started) => (service = started),
+        (error: unknown) => (failure = error),
+      )
+      .finally(() => begun.come());
+    await begun.within(this.#scheduler, 60_000);
     if (machine.isDead) return false;
     if (service === undefined) {
       this.#die(`it cannot start: ${(failure as Error | undefined)?.message ?? 'it hangs'}`);
@@ -92,6 +104,7 @@ export class Host {
     this.accountPort = Number(new URL(service.accountUrl).port);
     this.firstAccount = service.firstAccount?.accountId ?? this.firstAccount;
     this.#scheduler.note('ready');
+    this.#up.come();
     return true;
   }
 
@@ -105,8 +118,11 @@ export class Host {
     this.#scheduler.note(`the process ends: ${how}`);
     machine.die();
     this.deathsMs.push(this.#scheduler.nowMs);
+    if (this.isUp) this.#up = new Moment();
     this.#service = undefined;
     this.#disk.crash();
+    this.#begun.come();
+    this.died();
   }
 
   /** As SIGTERM does. */
@@ -126,11 +142,11 @@ export class Host {
     const wire = this.#machine?.connect(join(this.#disk.folder, 'data', 'control.sock'));
     if (wire === undefined) return undefined;
     let text = '';
-    let isOver = false;
+    const over = new Moment();
     wire.on('data', (bytes: Buffer) => (text += bytes.toString()));
-    for (const name of ['end', 'close', 'error']) wire.on(name, () => (isOver = true));
+    for (const name of ['end', 'close', 'error']) wire.on(name, () => over.come());
     wire.write(`${JSON.stringify(request)}\n`);
-    await this.#scheduler.until(() => isOver, 30_000, 1);
+    await over.within(this.#scheduler, 30_000);
     wire.destroy();
     if (text === '') return undefined;
     const reply = JSON.parse(text) as {

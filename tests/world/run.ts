@@ -21,6 +21,7 @@ const scripts = await buildWorld(folder);
 const world = { scripts, folder, template: await makeTemplate(scripts, `${folder}/template`) };
 const from = Number(values.from);
 const begunMs = performance.now();
+const begunCpu = process.cpuUsage();
 const lastMs = begunMs + Number(values.minutes) * 60_000;
 let played = 0;
 let tasks = 0;
@@ -40,8 +41,10 @@ for (let seed = from; seed < from + Number(values.seeds) && performance.now() < 
   if (!values.all) break;
 }
 const seconds = (performance.now() - begunMs) / 1_000;
+const { user, system } = process.cpuUsage(begunCpu);
+const cpuSeconds = (user + system) / 1e6;
 console.log(
-  `${played} schedules in ${seconds.toFixed(1)} s, ${(played / seconds).toFixed(1)} a second, ` +
+  `${played} schedules in ${seconds.toFixed(1)} s, ${(played / cpuSeconds).toFixed(1)} a second of processor time, ` +
     `${(tasks / played).toFixed(0)} tasks and ${(deaths / played).toFixed(2)} deaths each; failed: ${failed.join(', ') || 'none'}`,
 );
 process.exit(failed.length === 0 ? 0 : 1);

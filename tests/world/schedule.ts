@@ -111,6 +111,7 @@ class Schedule implements Story {
   readonly faults: string[] = [];
   readonly #scripts: Scripts;
   #isOver = false;
+  #isStarting = false;
   #marks = 0;
 
   constructor({ template, scripts }: World, { scheduler, disk, backends, host }: Parts) {
@@ -125,7 +126,7 @@ class Schedule implements Story {
   async play(): Promise<void> {
     const { scheduler, host } = this;
     await host.start();
-    const keeping = this.#keepUp();
+    host.died = () => void this.#startAgain();
     await Promise.all([...this.#requests(), ...this.#payments(), ...this.#batchJobs(), ...this.#mishaps()]);
     this.disk.heal();
     this.backends.isHealed = true;
@@ -134,25 +135,19 @@ class Schedule implements Story {
     await this.#batchesEnd();
     await this.#comesToRest();
     this.#isOver = true;
-    await keeping;
     await host.stop();
     scheduler.note('stopped');
   }
 
   /** As a supervisor does: a process that has ended is started again. */
-  async #keepUp(): Promise<void> {
-    const { scheduler, host } = this;
-    while (!this.#isOver) {
-      if (!host.isUp) {
-        await scheduler.sleep(10 + 200 * scheduler.random());
-        await host.start();
-      }
-      await scheduler.sleep(20);
+  async #startAgain(): Promise<void> {
+    if (this.#isStarting) return;
+    this.#isStarting = true;
+    while (!this.#isOver && !this.host.isUp) {
+      await this.scheduler.sleep(10 + 200 * this.scheduler.random());
+      await this.host.start();
     }
-  }
-
-  async #isUp(): Promise<void> {
-    await this.scheduler.until(() => this.host.isUp, 60_000, 10);
+    this.#isStarting = false;
   }
 
   #requests(): Promise<void>[] {
@@ -169,7 +164,7 @@ class Schedule implements Story {
       if (idempotencyKey !== undefined)
         for (let again = 0; again < 2; again++) {
           await scheduler.sleep(300 * scheduler.random());
-          await this.#isUp();
+          await this.host.comesUp();
           await this.#chat(request, mark, idempotencyKey, false);
         }
     });
@@ -224,7 +219,7 @@ class Schedule implements Story {
     const { scheduler, template } = this;
     return Array.from({ length: scheduler.pick([0, 0, 1, 2]) }, async (_, number) => {
       await scheduler.sleep(lengthMs * scheduler.random());
-      await this.#isUp();
+      await this.host.comesUp();
       const made = await ask(scheduler, this.host, {
         host: 'account',
         path: '/v1/credits/topups',
@@ -248,7 +243,7 @@ class Schedule implements Story {
         scheduler.note(`paid ${answer.status}`);
         if (answer.status === 303) break;
         await scheduler.sleep(200);
-        await this.#isUp();
+        await this.host.comesUp();
       }
       await scheduler.sleep(500 * scheduler.random());
       if (scheduler.chance(0.5)) await this.#deliverEvents();
@@ -258,7 +253,7 @@ class Schedule implements Story {
   /** The provider sends what it has, as it may do at any time. Resolves with whether all of it was taken. */
   async #deliverEvents(): Promise<boolean> {
     const { scheduler } = this;
-    await this.#isUp();
+    await this.host.comesUp();
     let isTaken = true;
     for (const body of this.#events()) {
       const seconds = Math.floor(scheduler.wallMs / 1_000);
@@ -311,7 +306,7 @@ class Schedule implements Story {
     if (!scheduler.chance(0.3)) return [];
     const begin = async (): Promise<void> => {
       await scheduler.sleep(0.5 * lengthMs * scheduler.random());
-      await this.#isUp();
+      await this.host.comesUp();
       const customIds = Array.from({ length: scheduler.between(2, 6) }, (_, line) => `b${line}`);
       const lines = customIds.map((id) => ({
         ...{ custom_id: id, method: 'POST', url: '/v1/chat/completions' },
@@ -349,7 +344,7 @@ class Schedule implements Story {
     for (const batch of this.batches) {
       let files: readonly (string | null)[] = [];
       for (let looks = 0; looks < 400 && !['completed', 'expired', 'failed'].includes(batch.status); looks++) {
-        await this.#isUp();
+        await this.host.comesUp();
         const { status, body, isWhole } = await this.#get(`/v1/batches/${batch.id}`);
         if (status === 200 && isWhole) {
           const shown = JSON.parse(body) as {
@@ -377,7 +372,7 @@ class Schedule implements Story {
   async #comesToRest(): Promise<void> {
     let last = '';
     for (let looks = 0; looks < 240; looks++) {
-      await this.#isUp();
+      await this.host.comesUp();
       const { body } = await ask(this.scheduler, this.host, { host: 'account', method: 'GET', path: '/metrics' });
       const figure = (name: string): string => new RegExp(`^${name} (\\S+)$`, 'm').exec(body)?.[1] ?? '?';
       const names = ['tokenhouse_requests_running', 'tokenhouse_holds_open', 'tokenhouse_held_microcents'];

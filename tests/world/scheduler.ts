@@ -21,6 +21,30 @@ export class Lane {
   lastMs = 0;
 }
 
+/** Something that others wait for, and that comes once. */
+export class Moment {
+  hasCome = false;
+  #wake: (() => void)[] = [];
+
+  come(): void {
+    this.hasCome = true;
+    for (const wake of this.#wake.splice(0)) wake();
+  }
+
+  /** Resolves with whether it has come by then. */
+  within(scheduler: Scheduler, ms: number): Promise<boolean> {
+    return new Promise((resolve) => {
+      const late = scheduler.after(ms, scheduler.world, () => resolve(this.hasCome));
+      const wake = (): void => {
+        late.isCancelled = true;
+        resolve(true);
+      };
+      if (this.hasCome) wake();
+      else this.#wake.push(wake);
+    });
+  }
+}
+
 /** Everything that ever runs in a world, one task after the other, in an order that a seed decides, on a clock that only tasks move. */
 export class Scheduler {
   readonly random: () => number;
@@ -81,16 +105,6 @@ export class Scheduler {
 
   sleep(ms: number): Promise<void> {
     return new Promise((resolve) => void this.after(ms, this.world, resolve));
-  }
-
-  /** Resolves when a condition holds that other tasks bring about; false: it does not within the time. */
-  async until(condition: () => boolean, withinMs: number, everyMs = 5): Promise<boolean> {
-    const lastMs = this.nowMs + withinMs;
-    while (!condition()) {
-      if (this.nowMs > lastMs) return false;
-      await this.sleep(everyMs);
-    }
-    return true;
   }
 
   /** Runs tasks until the work is done. Promises are real: before the next task, all that can go on has gone on. */
