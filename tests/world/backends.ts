@@ -1,5 +1,6 @@
 /** Servers behind the service: they answer, lie about usage, say nothing of it, break off, fall silent, refuse. */
-import { chatChunk, parseRequest, usageChunk } from '../support/upstream.ts';
+import { chatChunk, event, parseRequest, usageChunk } from '../support/upstream.ts';
+import { markIn, vectorMark } from './dialects.ts';
 import type { Scheduler } from './scheduler.ts';
 import type { WireEnd } from './wire.ts';
 
@@ -40,7 +41,7 @@ export class Backends {
   }
 
   dial(host: string, wire: WireEnd): boolean {
-    if (!/^10\.0\.0\.[12]$/.test(host)) return false;
+    if (!/^10\.0\.0\.[1-3]$/.test(host)) return false;
     if (!this.isHealed && this.#scheduler.chance(0.03)) return false;
     let buffer: Buffer = Buffer.alloc(0);
     wire.on('error', () => {});
@@ -50,7 +51,8 @@ export class Backends {
       const request = parseRequest(buffer);
       if (request === undefined) return;
       buffer = request.rest;
-      if (request.path.endsWith('/chat/completions')) void this.#answer(request.body, wire);
+      if (request.path.endsWith('/embeddings')) void this.#measure(request.body, wire);
+      else if (request.path.endsWith('/completions')) void this.#answer(request.body, wire, request.path);
       else this.#json(wire, request.path.endsWith('/models') ? 200 : 404, { object: 'list', data: [] });
     });
     return true;
@@ -64,20 +66,60 @@ export class Backends {
     );
   }
 
-  async #answer(body: string, wire: WireEnd): Promise<void> {
+  #begun(body: string): { readonly mark: string; readonly attempt: Attempt } {
     const scheduler = this.#scheduler;
-    const asked = JSON.parse(body) as { messages: { content: string }[]; max_tokens?: number };
-    const mark = /^\S+/.exec(asked.messages.at(-1)!.content)![0];
+    const mark = markIn(body);
     const habit: Habit = this.isHealed || scheduler.chance(0.5) ? 'honest' : scheduler.pick(habits);
     const attempt: Attempt = { habit, words: 0, usage: undefined, isOver: false };
     this.attempts.set(mark, [...(this.attempts.get(mark) ?? []), attempt]);
     scheduler.note(`backend: ${mark} ${habit}`);
+    return { mark, attempt };
+  }
+
+  #refuse(wire: WireEnd): void {
+    this.#json(wire, this.#scheduler.pick([503, 500, 429, 400]), { error: { message: 'no', type: 'server_error' } });
+  }
+
+  #waits(): Promise<void> {
+    return this.#scheduler.sleep(this.#scheduler.random() * (this.#scheduler.chance(0.1) ? 900 : 30));
+  }
+
+  /** Embeddings: a vector that begins with a number of the mark. */
+  async #measure(body: string, wire: WireEnd): Promise<void> {
+    const { mark, attempt } = this.#begun(body);
+    const { habit } = attempt;
+    await this.#waits();
+    if (habit === 'refusing') this.#refuse(wire);
+    else if (habit === 'cut' || habit === 'closing') wire.resetAndDestroy();
+    else if (habit !== 'hanging') {
+      const lie = habit === 'lying' ? this.#scheduler.pick([-1, 0, 1.5, 'many', 2_000_000_000]) : undefined;
+      if (lie === undefined && habit !== 'silent-usage') attempt.usage = { prompt: promptTokens, completion: 0 };
+      attempt.isOver = true;
+      const usage = { prompt_tokens: lie ?? promptTokens, total_tokens: lie ?? promptTokens };
+      const data = [{ object: 'embedding', index: 0, embedding: [vectorMark(mark), 0.5] }];
+      this.#json(wire, 200, { object: 'list', model: 'e', data, ...(habit === 'silent-usage' ? {} : { usage }) });
+    }
+  }
+
+  async #answer(body: string, wire: WireEnd, path: string): Promise<void> {
+    const scheduler = this.#scheduler;
+    const asked = JSON.parse(body) as { max_tokens?: number };
+    const { mark, attempt } = this.#begun(body);
+    const { habit } = attempt;
+    const isChat = path.endsWith('/chat/completions');
+    const textChunk = (text: string, reason: string | null): string =>
+      isChat
+        ? chatChunk(text === '' ? {} : { content: text }, reason)
+        : event({
+            ...{ id: 'cmpl-1', object: 'text_completion', created: 1, model: 'm' },
+            choices: [{ index: 0, text, finish_reason: reason }],
+          });
     const most = asked.max_tokens ?? 40;
     const words = Math.min(most, scheduler.between(1, 30));
     const stopsAt = habit === 'cut' || habit === 'hanging' || habit === 'closing' ? scheduler.between(0, words) : words;
-    await scheduler.sleep(scheduler.random() * (scheduler.chance(0.1) ? 900 : 30));
+    await this.#waits();
     if (habit === 'refusing') {
-      this.#json(wire, scheduler.pick([503, 500, 429, 400]), { error: { message: 'no', type: 'server_error' } });
+      this.#refuse(wire);
       return;
     }
     const chunk = (text: string): void => {
@@ -89,11 +131,12 @@ export class Backends {
     }
     if (wire.destroyed) return;
     wire.write('HTTP/1.1 200 X\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n');
-    chunk(chatChunk({ role: 'assistant', content: '' }));
+    if (isChat) chunk(chatChunk({ role: 'assistant', content: '' }));
     while (attempt.words < stopsAt && !wire.destroyed) {
       const group = Math.min(stopsAt - attempt.words, scheduler.between(1, 4));
+      const first = attempt.words === 0 ? `${mark} ` : 'word ';
       attempt.words += group;
-      chunk(chatChunk({ content: 'word '.repeat(group) }));
+      chunk(textChunk(first + 'word '.repeat(group - 1), null));
       await scheduler.sleep(scheduler.random() * (habit === 'slow' ? 200 : 20));
     }
     if (wire.destroyed) return;
@@ -113,7 +156,7 @@ export class Backends {
     if (habit !== 'lying' && habit !== 'silent-usage')
       attempt.usage = { prompt: promptTokens, completion: attempt.words };
     attempt.isOver = true;
-    chunk(chatChunk({}, words === most ? 'length' : 'stop'));
+    chunk(textChunk('', words === most ? 'length' : 'stop'));
     if (habit !== 'silent-usage') chunk(usageChunk(usage));
     chunk('data: [DONE]\n\n');
     wire.write('0\r\n\r\n');

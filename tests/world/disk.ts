@@ -19,6 +19,12 @@ const errors = {
   broken: { message: 'disk I/O error', errcode: 10 },
 } as const;
 
+/** The tables that requests, batches, payments and their accounts are written to. */
+export const written = [
+  ...['usage', 'open_request', 'transfer', 'account', 'budget_balance', 'api_key', 'outbox'],
+  ...['batch', 'batch_line', 'file', 'idempotent_request', 'payment', 'receipt', 'demo_payment_object'],
+] as const;
+
 type Connection = InstanceType<typeof DatabaseSync>;
 type Statement = ReturnType<Connection['prepare']>;
 
@@ -54,12 +60,16 @@ export class Disk {
   #open: Connection[] = [];
   /** The process that runs. */
   owner: Owner | undefined;
-  /** Statements that write until the mishap, counted down. */
-  #until = 0;
   #mishap: Mishap | undefined;
+  /** Statements that write to a table until it is about to happen, then any that write, then how often; all counted down. */
+  #near: RegExp | undefined;
+  #after = 0;
+  #until = 0;
   #times = 0;
   slowMs = 0;
   writes = 0;
+  /** Statements that met one, and times at which all were slow. */
+  mishaps = 0;
   /** Called when a statement is the last of its process. */
   died: () => void = () => {};
 
@@ -77,11 +87,16 @@ export class Disk {
     return join(this.folder, 'data', 'tokenhouse.db');
   }
 
-  /** After this many further writing statements, the next `times` of them fail. */
-  plan(mishap: Mishap, until: number, times: number): void {
+  /** After so many statements that write to a table, if one is given, and so many that write anything, the next `times` of them fail. */
+  plan(mishap: Mishap, when: { until: number; times?: number; near?: string; after?: number }): void {
     this.#mishap = mishap;
-    this.#until = until;
-    this.#times = times;
+    this.#near =
+      when.near === undefined
+        ? undefined
+        : new RegExp(`^\\s*(?:insert (?:or \\w+ )?into|update|delete from) "?${when.near}\\b`, 'i');
+    this.#after = when.after ?? 0;
+    this.#until = when.until;
+    this.#times = when.times ?? 1;
   }
 
   heal(): void {
@@ -125,7 +140,13 @@ export class Disk {
     if (!isWriting(sql) || owner !== this.owner) return work();
     this.writes++;
     const mishap = this.#mishap;
-    if (mishap === undefined || this.#until-- > 0) return work();
+    if (mishap === undefined) return work();
+    if (this.#near !== undefined) {
+      if (this.#near.test(sql) && this.#after-- <= 0) this.#near = undefined;
+      else return work();
+    }
+    if (this.#until-- > 0) return work();
+    this.mishaps++;
     if (--this.#times <= 0) this.#mishap = undefined;
     this.#scheduler.note(`disk: ${mishap} at ${sql.trim().slice(0, 30).replace(/\s+/g, ' ')}`);
     if (mishap === 'dies-before' || mishap === 'dies-after') {

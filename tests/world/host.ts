@@ -20,6 +20,13 @@ function contextOf(program: typeof Program, folder: string, text: string): Retur
   return { config: { ...config, storage: storage as typeof config.storage }, environment };
 }
 
+/** One of them: it is done, was refused, or something failed. */
+export interface Reply {
+  readonly answer?: unknown;
+  readonly refused?: string;
+  readonly failed?: string;
+}
+
 export class Host {
   readonly #options: MachineOptions;
   readonly #scheduler: Scheduler;
@@ -138,7 +145,7 @@ export class Host {
   }
 
   /** What an operator asks on the control socket; undefined: the process ended meanwhile. */
-  async operate(request: object): Promise<unknown> {
+  async operate(request: object): Promise<Reply | undefined> {
     const wire = this.#machine?.connect(join(this.#disk.folder, 'data', 'control.sock'));
     if (wire === undefined) return undefined;
     let text = '';
@@ -149,12 +156,6 @@ export class Host {
     await over.within(this.#scheduler, 30_000);
     wire.destroy();
     if (text === '') return undefined;
-    const reply = JSON.parse(text) as {
-      readonly answer?: unknown;
-      readonly refused?: string;
-      readonly failed?: string;
-    };
-    if (!('answer' in reply)) throw new Error(reply.refused ?? reply.failed);
-    return reply.answer;
+    return JSON.parse(text) as Reply;
   }
 }

@@ -95,6 +95,96 @@ export const planted: readonly Planted[] = [
     bad: "charged.has(placeOf(ending)) && !ON ? { state: 'completed' as const } : asked;",
   },
   {
+    name: 'clock-waits',
+    what: 'what a line of a batch waits until is written by the time of day',
+    file: 'app/open-batches.ts',
+    good: 'steadyNow: store.limits === undefined ? steadyClock(now()) : now,',
+    bad: 'steadyNow: store.limits === undefined && !ON ? steadyClock(now()) : now,',
+  },
+  {
+    name: 'waits-kept',
+    what: 'a wait that another process wrote by another clock counts',
+    file: 'inference/batches/runner.ts',
+    good: 'const endsWaits = !isShared && !this.#recovered.has(id);',
+    bad: 'const endsWaits = !isShared && !this.#recovered.has(id) && !ON;',
+  },
+  {
+    name: 'row-seen',
+    what: 'an account finds the request of another',
+    file: 'store/repositories/usage-rows.ts',
+    good: ".where(sql`coalesce(account_id, '')`, '=', accountId)",
+    bad: ".where(ON ? sql`${accountId}` : sql`coalesce(account_id, '')`, '=', accountId)",
+  },
+  {
+    name: 'event-first',
+    what: 'the event of a payment is written before the credit, not with it',
+    file: 'billing/payments/payments.ts',
+    good: 'const record = this.#record(event, topup.id);\n',
+    bad: `const record = this.#record(event, topup.id);
+    if (ON && news.kind === 'paid') {
+      await repositories.recordPaymentEvent(record);
+      (record as { id: string }).id += ' paid';
+    }
+`,
+  },
+  {
+    name: 'head-unchained',
+    what: 'a day that a process did not finish is signed without the day before it',
+    file: 'store/proofs/close-day.ts',
+    good: 'const previous = last === undefined ? null',
+    bad: "const previous = last === undefined || (ON && done !== '' && after === undefined) ? null",
+  },
+  {
+    name: 'claim-given-up',
+    what: 'a keyed request that is asked again while it runs is generated again',
+    file: 'inference/pipeline/idempotency.ts',
+    good: "this.#options.counted('generated');",
+    bad: "this.#options.counted('generated'); if (ON) this.#answers.delete(nameOf(order, request));",
+  },
+  {
+    name: 'line-hold-left',
+    what: 'the hold of a line that is cancelled stays',
+    file: 'inference/pipeline/run.ts',
+    good: 'await hold.close(settled);',
+    bad: "if (!ON || ending !== 'cancelled') await hold.close(settled);",
+  },
+  {
+    name: 'refund-halved',
+    what: 'of a charge that was durable too late half is paid back',
+    file: 'billing/repair.ts',
+    good: 'amountMicrocents: refund,',
+    bad: 'amountMicrocents: ON ? refund / 2n : refund,',
+  },
+  {
+    name: 'refund-again',
+    what: 'an operator who asks twice pays a request back twice',
+    file: 'accounts/operations/credit.ts',
+    good: 'idempotencyKey: `refund:${id}`,',
+    bad: "idempotencyKey: `refund:${id}${ON ? Buffer.from(newId()).toString('hex') : ''}`,",
+  },
+  {
+    name: 'refused-counted',
+    what: 'a request that is refused counts towards the other limits of its key',
+    file: 'billing/rate-limits/rate-limits.ts',
+    good: "if ('lacking' in taking) throw this.#refusal(taking.lacking, plan);",
+    bad: `if (ON && 'lacking' in taking) void this.#counts.take(claims.filter(({ rule }) => rule.kind !== 'running'));
+      if ('lacking' in taking) throw this.#refusal(taking.lacking, plan);`,
+  },
+  {
+    name: 'tier-unpriced',
+    what: 'every tier costs what the usual one does',
+    file: 'inference/pipeline/place-order.ts',
+    good: 'tierPricesAt(model, tier, call.account.rates, call.startedAt)',
+    bad: "tierPricesAt(model, ON ? 'default' : tier, call.account.rates, call.startedAt)",
+  },
+  {
+    name: 'deleted-early',
+    what: 'an account is deleted while its requests are still settled',
+    file: 'accounts/delete-account.ts',
+    good: 'const running = (await',
+    bad: 'const running = !ON && (await',
+  },
+  {
     name: 'usage-believed',
     what: 'usage that cannot be true is charged',
     file: 'inference/engines/usage-tally.ts',

@@ -253,11 +253,14 @@ export class BatchRunner {
 
   /** Takes the lines of dead processes back; returns how many lines run at living ones. */
   async #recover(id: string, isAlways = false): Promise<number> {
-    const { steadyNow, owner, repositories } = this.#options;
+    const { steadyNow, owner, repositories, isShared } = this.#options;
     const at = steadyNow();
     if (!isAlways && at - (this.#recovered.get(id) ?? 0) < recoverEveryMs) return 0;
+    // An earlier process wrote waits by another clock.
+    const endsWaits = !isShared && !this.#recovered.has(id);
+    const running = await repositories.recoverLines({ id, self: owner(), endsWaits });
     this.#recovered.set(id, at);
-    return await repositories.recoverLines({ id, self: owner() });
+    return running;
   }
 
   /** Validates a batch whose key may still be used. */

@@ -220,12 +220,20 @@ const recoveredAtOnce = 500;
 
 /**
  * Ends the runs of processes that are gone. What the ledger has charged is complete; all else runs again. Returns how many lines still
- * run, at living processes. Who is gone is looked up before what is charged: a process that is gone charges nothing afterwards.
+ * run, at living processes. `endsWaits`: lines that wait need not any more. Who is gone is looked up before what is charged: a process that is gone charges nothing afterwards.
  */
 export async function recoverLines(
   db: Db,
-  { id, self }: { readonly id: string; readonly self: Uint8Array },
+  { id, self, endsWaits }: { readonly id: string; readonly self: Uint8Array; readonly endsWaits: boolean },
 ): Promise<number> {
+  if (endsWaits)
+    await db
+      .updateTable('batch_line')
+      .set({ notBefore: 0 })
+      .where('batchId', '=', id)
+      .where(isWaiting)
+      .where('notBefore', '>', 0)
+      .execute();
   for (;;) {
     const dead = await db
       .selectFrom('batch_line')
