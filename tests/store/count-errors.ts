@@ -101,6 +101,33 @@ export async function countsErrors({ ledger, repositories }: Pick<Store, 'ledger
   assert.deepEqual(await repositories.tidyErrors({ now: begin + 3 * dayMs }), { isMore: false });
   assert.deepEqual((await sorted(1)).at(-1), ['key_a', 'demo', 'insufficient_credits', 31, 12]);
 
+  // An hour of a flood does not stay for two days: it is summed once it is over, by the most frequent kinds and the codes of the others.
+  const flooded = begin + 10 * hourMs;
+  const perMinute = 12;
+  const flood = Array.from({ length: 60 * perMinute }, (_, index) =>
+    count('acct_b', flooded + Math.floor(index / perMinute) * minuteMs, {
+      keyId: `key_${index % 300}`,
+      code: index % 2 === 0 ? 'http_403' : 'insufficient_credits',
+      refusals: index % 300 === 7 ? 1000 : 1,
+    }),
+  );
+  await repositories.addErrors({ counts: [...flood, count('acct_a', flooded + minuteMs)], refused: [] });
+  const hoursOf = async (accountId: string): Promise<number> =>
+    (await repositories.exportPage({ accountId, section: 'errors' })).rows.length;
+  const before = await hoursOf('acct_b');
+  await repositories.tidyErrors({ now: flooded + hourMs + minuteMs });
+  assert.equal(await hoursOf('acct_b'), before, 'late counts may come');
+  await repositories.tidyErrors({ now: flooded + hourMs + 11 * minuteMs });
+  assert.equal(await hoursOf('acct_b'), 1 + 202);
+  assert.equal(await rows(), 3, 'an account with few rows keeps its minutes');
+  const bounds = [flooded, flooded + hourMs];
+  const kindsOf = (by: readonly ('key' | 'code')[]) => repositories.sumErrors({ accountId: 'acct_b', bounds, by });
+  assert.deepEqual((await kindsOf(['code'])).map(({ code, refusals }) => [code, refusals]).toSorted(), [
+    ['http_403', 360],
+    ['insufficient_credits', 360 + 3 * 999],
+  ]);
+  assert.ok((await kindsOf(['key'])).some(({ key, refusals }) => key === 'key_7' && refusals === 3 * 1000));
+
   // The last hundred of an account, whatever others have.
   const list = (more: Partial<Parameters<Repositories['listRefused']>[0]> = {}) =>
     repositories.listRefused({ accountId: 'acct_a', limit: 200, ...more });

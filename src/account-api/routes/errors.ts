@@ -105,7 +105,7 @@ export const errorRoutes: readonly AccountRoute[] = [
     tag: 'Usage',
     summary: 'Count errors over time',
     description:
-      'Requests that were refused, and requests that failed, in the buckets of the other reports. Refused requests are not among those that `/v1/usage` counts; failed ones are. Older than two days they are counted by the hour in which they came, older than three months not at all. Developers and viewers see the sums of the whole account, and those by key or person of their own keys.',
+      'Requests that were refused, and requests that failed, in the buckets of the other reports. Refused requests are not among those that `/v1/usage` counts; failed ones are. Older than two days they are counted by the hour in which they came, and so are those of an hour with very many kinds; older than three months not at all. Developers and viewers see the sums of the whole account, and those by key or person of their own keys.',
     access: everyRole,
     query: Type.Object({
       ...reportFields,

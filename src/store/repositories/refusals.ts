@@ -51,17 +51,7 @@ export async function addErrors(
     const isThere = new Set(there.map(({ id }) => id));
     // In the order of the keys, so that two processes cannot deadlock.
     const counts = request.counts.filter(({ accountId }) => isThere.has(accountId)).toSorted(byKey);
-    for (let at = 0; at < counts.length; at += rowsAtOnce)
-      await transaction
-        .insertInto('error_count')
-        .values(counts.slice(at, at + rowsAtOnce))
-        .onConflict((conflict) =>
-          conflict.columns(['accountId', 'minute', 'keyId', 'modelId', 'code']).doUpdateSet({
-            refusals: sql<number>`error_count.refusals + excluded.refusals`,
-            failures: sql<number>`error_count.failures + excluded.failures`,
-          }),
-        )
-        .execute();
+    await addCounts(transaction, counts);
     const refused = request.refused.filter(({ accountId }) => isThere.has(accountId));
     for (let at = 0; at < refused.length; at += rowsAtOnce)
       await transaction
@@ -87,6 +77,20 @@ export async function addErrors(
 }
 
 const rowsAtOnce = 500;
+
+async function addCounts(transaction: Kysely<Rows>, counts: readonly ErrorCount[]): Promise<void> {
+  for (let at = 0; at < counts.length; at += rowsAtOnce)
+    await transaction
+      .insertInto('error_count')
+      .values(counts.slice(at, at + rowsAtOnce))
+      .onConflict((conflict) =>
+        conflict.columns(['accountId', 'minute', 'keyId', 'modelId', 'code']).doUpdateSet({
+          refusals: sql<number>`error_count.refusals + excluded.refusals`,
+          failures: sql<number>`error_count.failures + excluded.failures`,
+        }),
+      )
+      .execute();
+}
 
 const keyOf = ({ accountId, minute, keyId, modelId, code }: ErrorCount): string =>
   `${accountId} ${minute} ${keyId} ${modelId} ${code}`;
@@ -202,49 +206,73 @@ export async function sumErrors(db: Kysely<Database>, request: ErrorsRequest): P
 const whole = (at: number) => sql`cast(${sql.lit(at)} as bigint)`;
 
 const hoursAtOnce = 100;
+/** An hour with more rows is summed as soon as no more can come, so that a flood does not fill the store for two days. */
+const minuteRowsMax = 600;
+/** Late counts, of a process whose clock or database was behind. */
+const lateMs = 10 * 60_000;
+/** Looked at for hours with too many rows. */
+const fullSinceMs = 3 * hourMs;
+/** Kinds (key, model, code) that are kept apart in an hour: the most frequent ones. The others are summed by code. */
+const kindsOfHourMax = 200;
 
-/** Sums minutes that are days old by the hour, and removes old hours and what deleted accounts have left. `isMore`: call it again. */
+/** Sums minutes by the hour, and removes old hours and what deleted accounts have left. `isMore`: call it again. */
 export async function tidyErrors(
-  db: Kysely<Database>,
+  db: Kysely<Rows>,
   { now }: { readonly now: number },
 ): Promise<{ readonly isMore: boolean }> {
   await db
     .deleteFrom('error_count')
-    .where('minute', '<', BigInt(now - hoursKeptMs))
+    .where('minute', '<', now - hoursKeptMs)
     .execute();
   for (const table of ['error_count', 'refused_request'] as const)
     await db
       .deleteFrom(table)
-      .where('account_id', 'in', (of) => of.selectFrom('account').select('id').where('deleted_at', 'is not', null))
+      .where('accountId', 'in', (of) => of.selectFrom('account').select('id').where('deletedAt', 'is not', null))
       .execute();
-  const before = Math.floor((now - minutesKeptMs) / hourMs) * hourMs;
   const hour = sql<bigint>`minute - minute % ${sql.lit(hourMs)}`;
-  const due = await db
+  const minutes = db
     .selectFrom('error_count')
-    .select(['account_id', hour.as('hour')])
-    .distinct()
+    .select(['accountId', hour.as('hour')])
     .where(sql<boolean>`minute % ${sql.lit(hourMs)} <> 0`)
-    .where('minute', '<', BigInt(before))
-    .limit(hoursAtOnce)
+    .groupBy(['accountId', hour])
+    .limit(hoursAtOnce);
+  const old = await minutes.where('minute', '<', hourOf(now - minutesKeptMs)).execute();
+  const full = await minutes
+    .where('minute', '>=', hourOf(now - fullSinceMs))
+    .where('minute', '<', hourOf(now - lateMs))
+    .having(sql<boolean>`count(*) > ${sql.lit(minuteRowsMax)}`)
     .execute();
-  for (const one of due) await foldHour(db, one);
-  return { isMore: due.length === hoursAtOnce };
+  for (const { accountId, hour: at } of [...old, ...full]) await foldHour(db, accountId, Number(at));
+  return { isMore: old.length === hoursAtOnce || full.length === hoursAtOnce };
 }
 
-async function foldHour(
-  db: Kysely<Database>,
-  { account_id: accountId, hour }: { readonly account_id: string; readonly hour: bigint },
-): Promise<void> {
-  const minutes = sql`account_id = ${accountId} and minute > ${hour} and minute < ${hour + BigInt(hourMs)}`;
+const hourOf = (at: number): number => at - (at % hourMs);
+
+async function foldHour(db: Kysely<Rows>, accountId: string, hour: number): Promise<void> {
   await db.transaction().execute(async (transaction) => {
-    await sql`
-      insert into error_count (account_id, minute, key_id, model_id, code, refusals, failures)
-      select account_id, min(minute - minute % ${sql.lit(hourMs)}), key_id, model_id, code,
-        cast(sum(refusals) as bigint), cast(sum(failures) as bigint)
-      from error_count where ${minutes} group by account_id, key_id, model_id, code
-      on conflict (account_id, minute, key_id, model_id, code) do update set
-        refusals = error_count.refusals + excluded.refusals, failures = error_count.failures + excluded.failures
-    `.execute(transaction);
-    await sql`delete from error_count where ${minutes}`.execute(transaction);
+    const rows = await transaction
+      .deleteFrom('error_count')
+      .where('accountId', '=', accountId)
+      .where('minute', '>=', hour)
+      .where('minute', '<', hour + hourMs)
+      .returningAll()
+      .execute();
+    const kinds = summed(rows.map((row) => ({ ...row, minute: hour })));
+    kinds.sort((one, other) => other.refusals + other.failures - one.refusals - one.failures);
+    const others = kinds.splice(kindsOfHourMax).map((kind) => ({ ...kind, keyId: '', modelId: '' }));
+    await addCounts(transaction, summed([...kinds, ...others]));
   });
+}
+
+function summed(counts: readonly ErrorCount[]): ErrorCount[] {
+  const sums = new Map<string, ErrorCount>();
+  for (const count of counts) {
+    const { refusals = 0, failures = 0 } = sums.get(keyOf(count)) ?? {};
+    sums.set(keyOf(count), {
+      ...count,
+      refusals: refusals + count.refusals,
+      failures: failures + count.failures,
+    });
+  }
+  return [...sums.values()];
 }

@@ -1333,7 +1333,7 @@ const error_count = table(
     account_id: text,
     /** When the minute, or the hour, began. */
     minute: time,
-    /** Empty: more kinds of errors came in that minute than are kept apart. */
+    /** Empty: more kinds of errors came in that minute or hour than are kept apart. */
     key_id: text,
     /** Empty: not known, or more than are kept apart. */
     model_id: text,
