@@ -1,13 +1,14 @@
 // Load generator for HTTP/1.1 on 127.0.0.1: sends one request again and again and checks every answer.
 //
 //   load -p PORT -f REQUEST_FILE -c CONNECTIONS -t SECONDS -e TOKENS [-r REQUESTS_PER_SECOND] [-a PERCENT] [-o]
-//        [-k FIELD] [-d WORD]
+//        [-k FIELD] [-d WORD] [-s STATUS]
 //
 // Without -r the loop is closed: each connection sends its next request when it has the answer. With -r it is open: the
 // requests are due at even times whatever the other end does, and every time is measured from when a request was due, so
 // that a stall is not hidden by requests that were never sent. -a closes so many of the connections in mid-answer. With -o
 // the other end may be overloaded: a 429 is not bad but `refused`, with times of its own, and a connection that is closed
-// before the first byte of an answer is `lost`.
+// before the first byte of an answer is `lost`. With -s answers of that status are the good ones, whatever they say. Where the
+// request has ########, each one has a number of its own there.
 //
 // An answer is good when its status is 200, its body is whole, a stream has the word that -d says ([DONE]), and its text, in
 // fields of the name that -k says (content), is " t0 t1 …" up to exactly -e tokens, in order, however the tokens are cut into
@@ -66,8 +67,8 @@ typedef struct connection {
   int abort_after; // tokens; 0: never
 } connection;
 
-static struct { int port, connections, tokens, abort_percent; double seconds, rate; long requests; bool overloads; const char *done; } options = {.done = "[DONE]"};
-static char request[REQUEST_BYTES_MAX];
+static struct { int port, connections, tokens, abort_percent, status; double seconds, rate; long requests; bool overloads; const char *done; } options = {.done = "[DONE]", .status = 200};
+static char request[REQUEST_BYTES_MAX], *number; // `number`: of the request, in it; NULL: it has none
 static size_t request_length;
 static int epoll_fd, timer_fd;
 static connection *all;
@@ -122,7 +123,7 @@ int main(int argc, char **argv) {
 
 static void read_options(int argc, char **argv) {
   const char *file = NULL;
-  for (int option; (option = getopt(argc, argv, "p:f:c:t:e:r:a:n:ok:d:")) > 0;) {
+  for (int option; (option = getopt(argc, argv, "p:f:c:t:e:r:a:n:ok:d:s:")) > 0;) {
     if (option == 'p') options.port = atoi(optarg);
     else if (option == 'f') file = optarg;
     else if (option == 'c') options.connections = atoi(optarg);
@@ -134,6 +135,7 @@ static void read_options(int argc, char **argv) {
     else if (option == 'o') options.overloads = true;
     else if (option == 'k') text_key_length = snprintf(text_key, sizeof text_key, "\"%s\":", optarg);
     else if (option == 'd') options.done = optarg;
+    else if (option == 's') options.status = atoi(optarg);
     else exit(64);
   }
   if (options.port < 1 || file == NULL || options.connections < 1 || options.seconds <= 0 || options.tokens < 1)
@@ -141,6 +143,7 @@ static void read_options(int argc, char **argv) {
   FILE *stream = fopen(file, "rb");
   if (stream == NULL) perror(file), exit(66);
   request_length = fread(request, 1, sizeof request, stream);
+  number = memmem(request, request_length, "########", 8);
   fclose(stream);
 }
 
@@ -193,6 +196,8 @@ static void fail(connection *c, const char *what) {
 }
 
 static void send_request(connection *c) {
+  char digits[24];
+  if (number != NULL) snprintf(digits, sizeof digits, "%08ld", count.started % 100000000), memcpy(number, digits, 8);
   if (send(c->fd, request, request_length, MSG_NOSIGNAL) != (ssize_t)request_length) fail(c, "the request could not be sent");
 }
 
@@ -236,7 +241,8 @@ static void add(samples *s, ns duration) {
 static void complete(connection *c, ns time) {
   last_answer = time;
   if (c->status == 429 && options.overloads) count.refused++, add(&refusal, time - c->due);
-  else if (c->status != 200) complain(c, "not a 200");
+  else if (c->status != options.status) complain(c, "another status");
+  else if (c->status != 200) count.good++, add(&latency, time - c->due);
   else if (c->is_wrong || c->tokens != options.tokens) complain(c, "tokens are missing or out of order");
   else if (c->is_stream && !c->is_done) complain(c, "a stream without its end");
   else count.good++, add(&latency, time - c->due);

@@ -67,6 +67,7 @@ export async function runLoad({
       ...['-n', String(requests)],
       ...['-k', isStream(scenario) ? textField.stream : textField.whole],
       ...['-d', done],
+      ...['-s', String(scenario.status ?? 200)],
     ],
     core,
   );

@@ -14,6 +14,8 @@ export interface Scenario {
   readonly requests?: number;
   /** Requests that are due in a second; absent: as many as are answered. */
   readonly ratePerSecond?: number;
+  /** Of the answers, where they are refusals. */
+  readonly status?: number;
   /** Share of the clients that leave in mid-answer. */
   readonly abortPercent?: number;
   /** Requests that are played before, unmeasured; the first of a round are those of `warmUps`. */

@@ -89,8 +89,9 @@ export class Billing {
           ? undefined
           : 'credit';
     if (lack === undefined) return this.#open(bill, first, budgets);
-    // The bound from bytes is several times the real count: before a 402 the prompt is counted exactly.
-    const counted = await countPrompt();
+    // The bound from bytes is several times the real count: before a 402 the prompt is counted exactly, at a backend, where that can help.
+    const canHelp = this.#freeOf(bill.account.id, lack) >= estimate(bill, 0).amount;
+    const counted = canHelp ? await countPrompt() : undefined;
     if (counted !== undefined && counted < bill.promptTokensMax) {
       const exact = estimate(bill, counted);
       lack = await this.#fundAll(bill, budgets ?? [], exact.amount);
@@ -360,8 +361,12 @@ export class Billing {
     this.#refusedUntil.set(balanceId, performance.now() + refusalMs);
   }
 
+  #freeOf(accountId: string, lack: Lack): bigint {
+    return this.#free.get(lack === 'credit' ? accountId : lack.balance.id) ?? 0n;
+  }
+
   #refusal(accountId: string, need: bigint, lack: Lack): ApiError {
-    const free = this.#free.get(lack === 'credit' ? accountId : lack.balance.id) ?? 0n;
+    const free = this.#freeOf(accountId, lack);
     const amounts = {
       credits_available_cents: flooredCents(free > 0n ? free : 0n),
       credits_required_cents_estimate: ceiledCents(need),

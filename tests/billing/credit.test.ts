@@ -42,6 +42,13 @@ test('a prompt is counted before the refusal, because the bound from its bytes i
   assert.deepEqual([counts, hold.heldMicrocents, billing.freeMicrocents('acct_a')], [1, costOf(100, 10), 0n]);
   const refusal = await refusalOf(billing.hold(bill('acct_a', 400, 10), countPrompt));
   assert.equal(refusal.code, 'insufficient_credits');
+  assert.equal(counts, 1, 'with no credit at all no count can help, and a flood of 402 asks no backend');
+  await store.ledger.transfer(grant('acct_a', costOf(0, 10) - 1n));
+  await refusalOf(billing.hold(bill('acct_a', 400, 10), countPrompt));
+  assert.equal(counts, 1, 'nor with too little for the answer alone');
+  await store.ledger.transfer(grant('acct_a', 1n));
+  await refusalOf(billing.hold(bill('acct_a', 400, 10), countPrompt));
+  assert.equal(counts, 2);
 });
 
 test('whether there is any credit is found out without holding it, and never refused where a hold is granted', async (t) => {
