@@ -4,6 +4,7 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { buildFiles, buildTestedProgram, dist, filesBelow, filesRead } from './bundle.mjs';
 import { consoleFolder } from './console.mjs';
+import { docsFolder } from './docs-site.mjs';
 import { clientPackages, clientTests } from './clients.mjs';
 import { keptBuild } from './kept-builds.mjs';
 import { root, say } from './setup.mjs';
@@ -28,8 +29,9 @@ export async function buildTests(files, modules) {
     entries: ['program'],
     make: async (place) => {
       openToOthers(place);
-      // The console, one for all runs; a suite may build it only after this.
+      // The console and the documentation, one of each for all runs; a suite may build them only after this.
       fs.symlinkSync(consoleFolder, path.join(place, 'console'), 'junction');
+      fs.symlinkSync(docsFolder, path.join(place, 'docs'), 'junction');
       return await buildTestedProgram(place);
     },
   });

@@ -13,7 +13,7 @@ import { escaped, searchFrame, sitePage } from './docs-site/page.mjs';
 import { isStarted, readJson, root, say, setup } from './setup.mjs';
 
 /** The folder that the account host serves. */
-const docsFolder = path.join(root, 'dist', 'docs');
+export const docsFolder = path.join(root, 'dist', 'docs');
 
 /** Everything else is found by following links from here. */
 const start = 'docs/README.md';

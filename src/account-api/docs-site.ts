@@ -4,7 +4,7 @@ import { escaped, page, pageHeaders } from '../platform/html.ts';
 import { BuiltFiles, immutable } from './built-files.ts';
 import type { BuiltAnswer, BuiltManifest } from './built-files.ts';
 import { indexOf, searchDocs } from './docs-search.ts';
-import type { DocsIndex, DocsSection } from './docs-search.ts';
+import type { DocsIndex, DocsMatch, DocsSection } from './docs-search.ts';
 
 /** What `scripts/docs-site.mjs` has built. */
 interface Manifest extends BuiltManifest {
@@ -32,14 +32,19 @@ export class DocsSite {
     const manifest = this.#files.manifest();
     const isStart = path === '/docs' || path === '/docs/';
     if (manifest === undefined) return isStart ? notBuilt : undefined;
-    if (path === '/docs/search') return await this.#found(manifest, query);
+    if (path === '/docs/search') return await this.#found(manifest, query, request);
     const name = isStart ? manifest.start : fileAt(path);
     if (name === undefined) return undefined;
     const caching = name.endsWith('.css') ? immutable : 'no-cache';
     return await this.#files.answer(name, request, { ...headers, 'cache-control': caching });
   }
 
-  async #found(manifest: Manifest, query: string): Promise<BuiltAnswer | undefined> {
+  /** A page; JSON for who accepts that and no page, such as the console's palette. */
+  async #found(
+    manifest: Manifest,
+    query: string,
+    { accept = '' }: IncomingHttpHeaders,
+  ): Promise<BuiltAnswer | undefined> {
     if (this.#search?.of !== manifest) {
       const [frame, index] = await Promise.all([this.#files.text(manifest.frame), this.#files.text(manifest.index)]);
       if (frame === undefined || index === undefined) return undefined;
@@ -47,9 +52,14 @@ export class DocsSite {
     }
     const { frame, index } = this.#search;
     const words = (new URLSearchParams(query).get('q') ?? '').slice(0, wordsCharactersMax);
-    const body = frame.replace(resultsMark, () => resultsHtml(words, index)).replace(wordsMark, () => escaped(words));
-    const type = { 'content-type': pageHeaders['content-type'], 'cache-control': 'no-store' };
-    return { status: 200, headers: { ...headers, ...type }, body };
+    const found = searchDocs(index, words);
+    const isJson = accept.includes('application/json') && !accept.includes('text/html');
+    const body = isJson
+      ? JSON.stringify({ object: 'list', data: found.map(({ id, ...rest }) => ({ url: addressOf(id), ...rest })) })
+      : frame.replace(resultsMark, () => resultsHtml(words, found)).replace(wordsMark, () => escaped(words));
+    const type = isJson ? 'application/json; charset=utf-8' : pageHeaders['content-type'];
+    const caching = { 'cache-control': 'no-store', vary: 'accept' };
+    return { status: 200, headers: { ...headers, 'content-type': type, ...caching }, body };
   }
 }
 
@@ -74,13 +84,15 @@ const headers = {
     "default-src 'none'; style-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
 } as const;
 
-function resultsHtml(words: string, index: DocsIndex): string {
+/** `index#run-it` → `/docs#run-it`: that page has one address. */
+const addressOf = (id: string): string => `/docs/${id}`.replace(/^\/docs\/index(?=#)/, '/docs');
+
+function resultsHtml(words: string, found: readonly DocsMatch[]): string {
   if (words.trim() === '') return '<p>Write a few words into the field above.</p>';
-  const found = searchDocs(index, words);
   if (found.length === 0) return `<p role="status">Nothing has “${escaped(words)}”.</p>`;
   const rows = found.map(
     ({ id, heading, page, part }) =>
-      `<li><a href="/docs/${escaped(id)}">${escaped(heading)}</a>${page === heading ? '' : ` · ${escaped(page)}`}<br><small>${escaped(part)}</small></li>`,
+      `<li><a href="${escaped(addressOf(id))}">${escaped(heading)}</a>${page === heading ? '' : ` · ${escaped(page)}`}<br><small>${escaped(part)}</small></li>`,
   );
   return `<ol class="found">${rows.join('')}</ol>`;
 }

@@ -145,6 +145,41 @@ test('the documentation of this repository', async (t) => {
       assert.equal((await get(`/docs/search${query}`)).status, 200);
   });
 
+  await t.test('is searched by programs, in the same order; each result leads to its heading', async () => {
+    const json = { accept: 'application/json' };
+    const find = async (words: string) =>
+      (await (await get(`/docs/search?q=${encodeURIComponent(words)}`, json)).json()) as {
+        readonly object: string;
+        readonly data: readonly Readonly<Record<'url' | 'heading' | 'page' | 'part', string>>[];
+      };
+    for (const words of ['json SCHEMA', 'retention', 'run it', 'back up']) {
+      const { object, data } = await find(words);
+      const html = await (await get(`/docs/search?q=${encodeURIComponent(words)}`)).text();
+      assert.equal(object, 'list');
+      assert.ok(data.length > 0 && data.length <= 20, words);
+      const shown = /<ol class="found">[^]*<\/ol>/.exec(html)![0];
+      assert.deepEqual(
+        data.map(({ url }) => url),
+        linksOf(shown),
+      );
+      for (const { url, heading, page, part } of data) {
+        const [path, anchor] = url.split('#');
+        assert.ok(idsOf(pages.get(path!)!).has(anchor!), url);
+        assert.ok(
+          [heading, page, part].every((text) => typeof text === 'string' && text !== ''),
+          url,
+        );
+      }
+    }
+    for (const words of ['', 'zyxwvut', '<script>']) assert.deepEqual(await find(words), { object: 'list', data: [] });
+    const answer = await get('/docs/search?q=key', json);
+    assert.equal(answer.headers.get('content-type'), 'application/json; charset=utf-8');
+    assert.equal(answer.headers.get('vary'), 'accept');
+    // A browser, which accepts everything, gets the page.
+    const page = await get('/docs/search?q=key', { accept: 'text/html,application/json;q=0.9,*/*;q=0.8' });
+    assert.match(page.headers.get('content-type') ?? '', /^text\/html/);
+  });
+
   assert.deepEqual(host.failures, []);
 });
 

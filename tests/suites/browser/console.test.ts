@@ -311,13 +311,6 @@ test('by keyboard: the palette, the rows, a menu and the way out', async () => {
     await page.waitForURL((url) => url.pathname === path);
     await page.getByRole('heading', { level: 1 }).waitFor();
   }
-  // Whether the pages of the documentation are built or not.
-  person.forgives(/docs\/search|status of 404/);
-  await openPalette();
-  await page.keyboard.type('batch price');
-  await page.getByRole('option', { name: /^Search the documentation/, selected: true }).waitFor();
-  await page.keyboard.press('Enter');
-  await page.waitForURL(/\/docs\/search\?q=batch%20price$/);
   await page.goto(`${service.accountUrl}/keys`);
   await page.getByRole('button', { name: 'Your account' }).focus();
   await page.keyboard.press('Enter');

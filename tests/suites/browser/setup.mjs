@@ -5,12 +5,14 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { cacheFolder } from '../../../scripts/cache-folder.mjs';
 import { buildConsole } from '../../../scripts/console.mjs';
+import { areDocsStale, buildDocs } from '../../../scripts/docs-site.mjs';
 
 const remedy =
   'Debian: apt-get update && apt-get install chromium fonts-dejavu-core. Elsewhere install Chromium or Chrome, and set TOKENHOUSE_TEST_CHROMIUM to its program';
 
 export async function setup() {
   await buildConsole();
+  if (areDocsStale()) await buildDocs();
   const chromium = chromiumProgram();
   return { TOKENHOUSE_TEST_CHROMIUM: chromium, TOKENHOUSE_TEST_HEADLESS_SHELL: headlessShellOf(chromium) };
 }

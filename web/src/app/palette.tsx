@@ -6,11 +6,12 @@ import { useGet } from '../api/use-api.ts';
 import type { Session } from '../api/session.ts';
 import { Dialog } from '../components/dialog.tsx';
 import { controlClass } from '../components/form.tsx';
-import { BuildingIcon, ExternalIcon, KeyIcon, LogIcon, ModelIcon, PersonIcon } from '../components/icons.tsx';
+import { BookIcon, BuildingIcon, ExternalIcon, KeyIcon, LogIcon, ModelIcon, PersonIcon } from '../components/icons.tsx';
 import type { Icon } from '../components/icons.tsx';
 import { usePaused } from '../components/use-paused.ts';
 import { useLanguage, useText } from '../i18n/text.ts';
 import { useAllRows } from './use-all-rows.ts';
+import { useDocsFound } from './use-docs-found.ts';
 import type { AppTexts } from './messages/en.ts';
 import { entriesFor } from './navigation.ts';
 import styles from './shell.module.css';
@@ -26,11 +27,15 @@ interface Destination {
 
 const shownMax = 12;
 const accountsMax = 5;
-/** Characters from which accounts are searched for. */
+const headingsMax = 5;
+/** Characters from which the server searches: accounts, and the documentation. */
 const searchedFrom = 2;
+/** A key that was pasted by mistake stays out of addresses, which proxies write into their logs. */
+const secretLike = /\S{33}/;
 
 /**
- * Pages, what one does there, keys, models, people, for operators accounts, the documentation, and ids: one types or pastes, and Enter goes there.
+ * Pages, what one does there, keys, models, people, for operators accounts, headings of the documentation, and ids: one types or
+ * pastes, and Enter goes there.
  */
 export function Palette({ session, onClose }: { readonly session: Session; readonly onClose: () => void }) {
   const t = useText<AppTexts>('app');
@@ -86,6 +91,7 @@ export function Palette({ session, onClose }: { readonly session: Session; reado
             id={`${id}-${index}`}
             role="option"
             aria-selected={index === at}
+            ref={index === at ? showWhole : undefined}
             className={styles['result']}
             onPointerMove={() => setAt(index)}
             onClick={() => go(one)}
@@ -100,6 +106,9 @@ export function Palette({ session, onClose }: { readonly session: Session; reado
   );
 }
 
+/** The list is longer than a low window. */
+const showWhole = (row: HTMLElement | null): void => row?.scrollIntoView({ block: 'nearest' });
+
 function useDestinations(session: Session, typed: string): readonly Destination[] {
   const t = useText<AppTexts>('app');
   const language = useLanguage();
@@ -113,6 +122,7 @@ function useDestinations(session: Session, typed: string): readonly Destination[
     { query: { search, limit: accountsMax } },
     { enabled: session.isOperator && search.length >= searchedFrom },
   );
+  const sections = useDocsFound(search, search.length >= searchedFrom && !secretLike.test(search));
   if (/^(req_|gen_)?[0-9a-f-]{8,}$/i.test(typed) || typed.startsWith('req_'))
     return [
       {
@@ -163,12 +173,21 @@ function useDestinations(session: Session, typed: string): readonly Destination[
     note: id,
     icon: BuildingIcon,
   }));
-  const docs: Destination = {
+  const headings = (search === typed ? sections : [])
+    .slice(0, headingsMax)
+    .map(({ url, heading, page }): Destination => ({
+      to: url,
+      isOutside: true,
+      text: heading,
+      note: page === heading ? t('documentation') : page,
+      icon: BookIcon,
+    }));
+  const searchDocs: Destination = {
     to: `/docs/search?q=${encodeURIComponent(typed)}`,
     isOutside: true,
     text: t('searchDocs', { words: typed.slice(0, 40) }),
     icon: ExternalIcon,
   };
   const found = [...pages, ...actions, ...ofKeys, ...ofModels, ...ofPeople, ...ofAccounts];
-  return [...found.slice(0, shownMax - 1), docs];
+  return [...found.slice(0, shownMax - 1 - headings.length), ...headings, searchDocs];
 }

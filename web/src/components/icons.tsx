@@ -53,4 +53,7 @@ export const WarningIcon = icon(<path d="M8 2 14.5 13.5h-13zM8 6.5v3M8 11.5h.01"
 export const PersonIcon = icon(
   <path d="M8 8a2.8 2.8 0 1 0 0-5.6A2.8 2.8 0 0 0 8 8M2.8 14c.3-3 2.2-4.5 5.2-4.5s4.9 1.5 5.2 4.5" />,
 );
+export const BookIcon = icon(
+  <path d="M8 4C6.5 2.8 4.5 2.5 2 2.5v10c2.5 0 4.5.3 6 1.5 1.5-1.2 3.5-1.5 6-1.5v-10c-2.5 0-4.5.3-6 1.5v10" />,
+);
 export const ExternalIcon = icon(<path d="M9 2.5h4.5V7M13.5 2.5 7.5 8.5M11.5 9v4.5h-9v-9H7" />);
