@@ -94,6 +94,7 @@ const arrows: Readonly<Record<string, readonly string[]>> = {
     'catalog',
     'config',
     'inference/dialects',
+    'inference/files',
     'inference/http',
     'inference/openapi',
     'notifications',
@@ -112,6 +113,7 @@ const compositionRoots: ReadonlySet<string> = new Set(['main', 'app', 'cli']);
 const narrowArrows: Readonly<Record<string, readonly string[]>> = {
   'inference/pipeline → inference/dialects': ['inference/dialects/dialect.ts'],
   'inference/pipeline → inference/engines': ['inference/engines/engine.ts'],
+  'account-api → inference/files': ['inference/files/files.ts', 'inference/files/file-name.ts'],
   'config → catalog': ['catalog/card-flags.ts'],
   'config → generation': [
     'generation/sampling-defaults.ts',

@@ -5,9 +5,9 @@
  */
 export const lineBudgets: Readonly<Record<string, number>> = {
   src: 5,
-  'src/account-api': 12340,
+  'src/account-api': 12364,
   'src/accounts': 4813,
-  'src/app': 5569,
+  'src/app': 5580,
   'src/billing': 7031,
   'src/catalog': 719,
   'src/cli': 11228,

@@ -5,6 +5,7 @@ import type { Model } from '../catalog/model.ts';
 import type { Config, ModelConfig } from '../config/config.ts';
 import type { ConfigEditor } from '../config/editor.ts';
 import type { Mailer } from '../notifications/mail/mailer.ts';
+import type { Files } from '../inference/files/files.ts';
 import type { Users } from '../accounts/users/users.ts';
 import type { DemoProvider } from '../billing/payments/demo.ts';
 import type { Payments } from '../billing/payments/payments.ts';
@@ -37,6 +38,8 @@ export interface AccountServices {
   readonly modelOf?: (model: ModelConfig) => Model;
   /** The sources of backends that are not in the configuration. */
   readonly sources?: () => readonly SourceState[];
+  /** The files of accounts, for reading. */
+  readonly files?: Pick<Files, 'find' | 'read'>;
   /** Changes the configuration file. */
   readonly configEditor?: ConfigEditor;
   /** Asks a server what it is, and if a model is named, sends it requests. Throws `OperationError`. */

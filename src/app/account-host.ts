@@ -61,6 +61,7 @@ export interface OperatingOptions {
   readonly configFile: string;
   readonly store: Pick<Store, 'alone' | 'repositories' | 'now' | 'tidy'>;
   readonly operations: OperationServices;
+  readonly files: NonNullable<AccountServices['files']>;
   /** Prepares everything that answers requests for a configuration. */
   readonly prepare: ReloadServices['prepare'];
   /** The figures of all processes. */
@@ -217,7 +218,7 @@ function openParts(
   accountUrl: () => string,
   opened: (() => unknown)[],
 ): Parts {
-  const { log, store, operations, backends, modelOf, system, lookAtBackends: looks } = options;
+  const { log, store, operations, files, backends, modelOf, system, lookAtBackends: looks } = options;
   const outbox = new Outbox({
     repositories: store.repositories,
     config: () => config().mail,
@@ -265,6 +266,7 @@ function openParts(
       users,
       payments: paying.payments,
       demo: paying.demo,
+      files,
       backends,
       modelOf,
       system,

@@ -86,6 +86,7 @@ export interface Serving {
   readonly secret: Secret;
   readonly metrics: ServiceMetrics;
   readonly rollout: ConfigRollout;
+  readonly files: Kept['files'];
   /** Makes UUIDv7s. */
   readonly newId: () => Uint8Array;
   /** The time shared by all processes on the same ledger. */
@@ -144,6 +145,7 @@ export async function openServing(options: ServingOptions, opened: Opened): Prom
     secret,
     metrics,
     rollout: models.rollout,
+    files: kept.files,
     newId,
     now,
     listen: async () => {
@@ -419,12 +421,12 @@ type HostState = Pick<InferenceHostServices, 'ready' | 'isReady'>;
 
 function hostOf({ version, log, accountUrl, config }: ServingOptions, parts: HostParts, state: HostState): Server {
   const { running, now, newId, billing, secret, directory, keyLookUps, feed } = parts.accounts;
-  const { items, idempotency, errorCounts, files } = parts.kept;
   const { callers, admission, bodyBudget, listener } = parts.limits;
   const { metrics, spans, jsonThreads } = parts;
   const { constraints, imageFetcher, fileParts, promptCounts } = parts.work;
   return createInferenceHost(
     {
+      ...parts.kept,
       directory,
       feed,
       keyLookUps,
@@ -432,11 +434,7 @@ function hostOf({ version, log, accountUrl, config }: ServingOptions, parts: Hos
       reasoningKeys: new ReasoningKeys(secret.reasoningSigning, secret.reasoningEncryption),
       lease: () => parts.models.runtimeConfigs.lease(),
       bodyBudget,
-      items,
-      idempotency,
-      errorCounts,
       imageFetcher,
-      files,
       batches: parts.batches.batches,
       batchLines: parts.batches.begin,
       fileParts,

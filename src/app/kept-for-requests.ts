@@ -33,7 +33,7 @@ export interface KeptOptions {
 
 /** Opens what is stored for requests: items, answers to replay, files. */
 export async function openKept(options: KeptOptions) {
-  const { config, environment, log, running, store, secret, now, metrics, opened } = options;
+  const { config, log, running, store, secret, now, metrics, opened } = options;
   const { repositories } = store;
   const items = new KeptItems({
     repositories,
@@ -61,13 +61,7 @@ export async function openKept(options: KeptOptions) {
       }),
   });
   opened.push(() => errorCounts.close());
-  const files = new Files({
-    repositories,
-    bytes: fileBytes(config, environment),
-    bounds: boundsOf(config),
-    log: (event, reason) => log.service({ level: 'warn', event, detail: { reason } }),
-    now,
-  });
+  const files = openFiles(options);
   opened.push(() => files.close());
   await files.start();
 
@@ -81,6 +75,18 @@ export async function openKept(options: KeptOptions) {
   opened.push(stopTidying);
   return { items, idempotency, errorCounts, files, stopTidying };
 }
+
+/** The files of accounts; without a sweep before `start`. */
+export const openFiles = ({ config, environment, log, store, now }: FilesParts): Files =>
+  new Files({
+    repositories: store.repositories,
+    bytes: fileBytes(config, environment),
+    bounds: boundsOf(config),
+    log: (event, reason) => log.service({ level: 'warn', event, detail: { reason } }),
+    now,
+  });
+
+type FilesParts = Pick<KeptOptions, 'config' | 'environment' | 'log' | 'store' | 'now'>;
 
 export const boundsOf = ({ files }: Config) => ({ filesMax: files.perAccountMax, bytesMax: files.bytesPerAccountMax });
 

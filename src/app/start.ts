@@ -45,7 +45,7 @@ async function start(options: ServiceOptions, opened: (() => unknown)[]): Promis
     },
     opened,
   );
-  const { store, feed, secret, newId, now, rollout } = serving;
+  const { store, feed, secret, newId, now, rollout, files } = serving;
   const operating = await openOperating(
     {
       config,
@@ -63,6 +63,7 @@ async function start(options: ServiceOptions, opened: (() => unknown)[]): Promis
         now,
         followed: (changes) => feed.catchUp(changes),
       },
+      files,
       prepare: (next, signal) => rollout.prepare(next, signal),
       figures: () => serving.metrics.figures(),
       modelOf: (model) => modelWith(model, rollout.backends),

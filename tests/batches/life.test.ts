@@ -8,6 +8,7 @@ import { BatchClient, chatLine, jsonl, type BatchObject } from '../support/batch
 import { lineCost } from '../support/batch-money.ts';
 import { TestService, noFeatures, scriptedModel, until } from '../support/service.ts';
 import { TestLedger } from '../support/test-ledger.ts';
+import { downloads } from './downloads.ts';
 
 let service: TestService;
 let client: BatchClient;
@@ -203,6 +204,8 @@ test('a batch ends when its key is revoked or its file is gone, says why, and de
     assert.equal(rows.filter(({ costMicrocents }) => costMicrocents > 0n).length, 3);
   }
 });
+
+test('the account host sends its results too', (t) => downloads(t));
 
 test('lists are newest first, in pages, and of one account', async () => {
   const made = await client.of([chatLine('last', 'x')]);

@@ -1,10 +1,12 @@
 import Type from 'typebox';
 
+import { attachment } from '../../inference/files/file-name.ts';
+import { ApiError } from '../../platform/errors.ts';
 import { batchIdOf, readBatchId } from '../../platform/ids/batch-id.ts';
 import type { BatchRow } from '../../store/repositories/batch-rows.ts';
 import { batchStatuses } from '../../store/schema/tables.ts';
 import { notThere } from '../input.ts';
-import { everyRole, mayMakeKeys, route } from '../route.ts';
+import { everyRole, mayMakeKeys, Reply, route } from '../route.ts';
 import type { AccountRoute, Call } from '../route.ts';
 import { visibleUsage } from '../visible-usage.ts';
 import { listSchema, nullable, page, pageLimit, pageQuery, secondsOf, secondsOrNull, wholeOf } from '../wire.ts';
@@ -77,6 +79,41 @@ export const batchRoutes: readonly AccountRoute[] = [
       const readsOn = batch.wire === 'anthropic';
       const cancelled = await repositories.cancelBatch({ accountId: account.id, id: batch.id, at: now(), readsOn });
       return await shownOf(call, cancelled ?? batch);
+    },
+  }),
+  route({
+    tag,
+    // Who may make a key can read the file with it: nobody reads here what they could not read there.
+    access: mayMakeKeys,
+    method: 'get',
+    path: '/v1/batch_runs/{id}/results',
+    operationId: 'getAccountBatchResults',
+    summary: 'Download the results of a batch',
+    description: `The file that \`GET /v1/files/{id}/content\` sends at the inference host, until it is deleted. Developers download those of their own keys.`,
+    params,
+    query: Type.Object(
+      {
+        file: Type.Optional(
+          Type.Enum(['output', 'error'], {
+            default: 'output',
+            description: '`error`: the lines without an answer; batches of the messages API have them in `output`.',
+          }),
+        ),
+      },
+      { additionalProperties: false },
+    ),
+    answers: [{ status: 200, description: 'A line of JSON for each request.', contentType: 'application/x-jsonl' }],
+    errors: ['http_404'],
+    handle: async (call) => {
+      const { account, params: asked, query, services, signal } = call;
+      const { outputFileId, errorFileId, endedAt } = await found(call, asked.id);
+      const fileId = query.file === 'error' ? errorFileId : outputFileId;
+      const file = fileId === null || endedAt === null ? undefined : await services.files?.find(account.id, fileId);
+      const bytes = file === undefined ? undefined : await services.files?.read(file, signal);
+      if (file === undefined || bytes === undefined)
+        throw new ApiError('http_404', 'The batch has no such results yet, or they were deleted.');
+      const headers = { 'content-length': String(file.bytes), 'content-disposition': attachment(file.name) };
+      return new Reply(200, { ...headers, 'content-type': 'application/x-jsonl' }, bytes);
     },
   }),
 ];

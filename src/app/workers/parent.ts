@@ -9,6 +9,7 @@ import type { Operating } from '../account-host.ts';
 import { drainTimesOf } from '../listening.ts';
 import type { HowStopped } from '../listening.ts';
 import type { Service, ServiceOptions, StartedBackend } from '../service.ts';
+import { openFiles } from '../kept-for-requests.ts';
 import { openStore } from '../stores.ts';
 import { watchProcess } from '../watch-process.ts';
 import { Pool } from './pool.ts';
@@ -42,6 +43,8 @@ export async function startWithWorkers(options: ServiceOptions, opened: (() => u
     log,
     onFatal,
   });
+  const files = openFiles({ config, environment, log, store, now });
+  opened.push(() => files.close());
   const { loop, processReadings } = watchProcess(opened);
   const metrics: ServiceMetrics = parentMetrics(options, processReadings, () => operating, pool);
   const operating: Operating = await openOperating(
@@ -61,6 +64,7 @@ export async function startWithWorkers(options: ServiceOptions, opened: (() => u
         now,
         followed: () => pool.catchUp(),
       },
+      files,
       prepare: (next, signal) => pool.prepare(next, signal),
       figures: () => pool.figures(metrics.figures()),
       backends: () => pool.backends(),
@@ -74,7 +78,7 @@ export async function startWithWorkers(options: ServiceOptions, opened: (() => u
   const begun = await operating.begin(await pool.start());
   const close = async (how?: HowStopped): Promise<void> => {
     await Promise.all([operating.quiet(), pool.stop(drainTimesOf(operating.config().server, how))]);
-    await operating.close();
+    await Promise.all([operating.close(), files.close()]);
     processReadings.stop();
     loop.stop();
     await store.close();

@@ -1,3 +1,5 @@
+import assert from 'node:assert/strict';
+
 import type { Person } from './browser.ts';
 
 /** A page of the console. The suite visits it in both colour schemes, on a phone and on a desktop, in every language. */
@@ -45,6 +47,7 @@ export const consolePages: readonly ConsolePage[] = [
   { path: '/requests?ending=refused', signedIn: true },
   { path: '/requests/REQUEST', signedIn: true },
   { path: '/requests/req_000000000000', signedIn: true },
+  { path: '/batches', signedIn: true, then: saveAnswers },
   { path: '/usage', signedIn: true },
   { path: '/usage?by=key&show=requests&since=today', signedIn: true },
   { path: '/usage?by=tag&model=nothing', signedIn: true },
@@ -99,6 +102,14 @@ async function openFirstRow({ page }: Person): Promise<void> {
 async function pressKey({ page }: Person, key: string): Promise<void> {
   await page.keyboard.press(key);
   await page.locator('dialog[open]').waitFor();
+}
+
+/** Of the first batch. */
+async function saveAnswers({ page }: Person): Promise<void> {
+  await page.locator('[data-row] button').first().click();
+  const dialog = page.locator('dialog[open]');
+  const [saved] = await Promise.all([page.waitForEvent('download'), dialog.getByRole('button').nth(-1).click()]);
+  assert.match(saved.suggestedFilename(), /^batch_[0-9a-f]{32}_output\.jsonl$/);
 }
 
 /** By one of the buttons beside the title; of a model the first one copies the id, and the second one opens a menu. */

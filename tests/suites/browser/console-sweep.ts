@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict';
 import { after, afterEach, before, beforeEach, describe, test } from 'node:test';
 
+import { BatchClient, chatLine } from '../../support/batch-client.ts';
 import { TestService, until } from '../../support/service.ts';
 import { owner, Visitor } from '../../support/visitor.ts';
 import { browserOfFile, Person } from './browser.ts';
@@ -78,6 +79,8 @@ async function fill(service: TestService): Promise<Ids> {
   };
   await chat(service.key);
   const request = await chat(key.key);
+  const client = new BatchClient(service);
+  await client.when((await client.of([chatLine('one', 'hi')])).id);
   await made('/v1/credits/topups', { amount_cents: 2500 }, 'left');
   await visitor.topUp(2500, 'paid');
   return { KEY: key.data.id, REQUEST: request, ACCOUNT: service.accountId };

@@ -4,6 +4,7 @@ import { after, before, test } from 'node:test';
 
 import { firstDay } from '../../account-api/first-day.ts';
 import { addAndRemove } from '../../app/discovery/add-and-remove.ts';
+import { downloads } from '../../batches/downloads.ts';
 import { describeBackendsAtStart } from '../../cli/backends-at-start.ts';
 import { runCommand } from '../../support/command.ts';
 import { noFeatures, scriptedModel, TestService } from '../../support/service.ts';
@@ -18,6 +19,10 @@ after(() => server.dispose());
 
 test('from the first link to the last request', async (t) => {
   await firstDay(t, { workers, database: await server.createDatabase() });
+});
+
+test('results of batches are sent by the process that runs none', async (t) => {
+  await downloads(t, { workers, database: await server.createDatabase() });
 });
 
 test('what an operator adds is in use by all processes, and after a restart; what is removed is drained', async (t) => {

@@ -1,7 +1,7 @@
 import { useState } from 'react';
 
 import { mayMakeKeys, useSession } from '../../api/session.ts';
-import { useGet, useList, useSend } from '../../api/use-api.ts';
+import { getFile, useGet, useList, useSend } from '../../api/use-api.ts';
 import type { Row } from '../../api/use-api.ts';
 import { Badge } from '../../components/badge.tsx';
 import type { Tone } from '../../components/badge.tsx';
@@ -12,6 +12,7 @@ import { Charge, Count, Time } from '../../components/figures.tsx';
 import { FormButtons } from '../../components/form.tsx';
 import { Meter } from '../../components/meter.tsx';
 import { Facts, Page, Panel } from '../../components/page.tsx';
+import { SaveButton } from '../../components/save-button.tsx';
 import { EmptyState } from '../../components/state.tsx';
 import { DataTable } from '../../components/table.tsx';
 import type { Column } from '../../components/table.tsx';
@@ -89,6 +90,24 @@ function Progress({ of: { status, requests, completed, failed } }: { readonly of
       {t('of', { done, total: requests })}
     </Meter>
   );
+}
+
+/** Buttons for the files that there are. */
+function Results({ of: { id, output_file_id: output, error_file_id: error } }: { readonly of: Batch }) {
+  const t = useText<BatchTexts>('batches');
+  const kinds = [
+    ...(output === null ? [] : ([['output', t('saveAnswers')]] as const)),
+    ...(error === null ? [] : ([['error', t('saveErrors')]] as const)),
+  ];
+  return kinds.map(([file, text]) => (
+    <SaveButton
+      key={file}
+      name={`${id}_${file}.jsonl`}
+      load={() => getFile('/v1/batch_runs/{id}/results', { path: { id }, query: { file } })}
+    >
+      {text}
+    </SaveButton>
+  ));
 }
 
 /** Where there are none: the programs that make one. */
@@ -169,6 +188,7 @@ function BatchDialog({ of: batch, onClose }: { readonly of: Batch; readonly onCl
       )}
       <FormButtons>
         <Button onClick={onClose}>{t('close')}</Button>
+        {may(mayMakeKeys) && <Results of={batch} />}
         {isStoppable && may(mayMakeKeys) && <Button onClick={() => setAsked(true)}>{t('cancel')}</Button>}
       </FormButtons>
     </Dialog>

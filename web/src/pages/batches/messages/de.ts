@@ -30,6 +30,8 @@ const de: Translated<BatchTexts> = {
   line: 'Zeile {line}',
   of: '{done} von {total}',
   progress: 'Fortschritt',
+  saveAnswers: 'Antworten speichern',
+  saveErrors: 'Zeilen ohne Antwort speichern',
   state: 'Zustand',
   title: 'Stapel',
   validating: 'wird geprüft',

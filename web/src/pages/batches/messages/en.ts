@@ -29,6 +29,8 @@ const en = {
   line: 'Line {line}',
   of: '{done} of {total}',
   progress: 'Progress',
+  saveAnswers: 'Save answers',
+  saveErrors: 'Save lines without an answer',
   state: 'State',
   title: 'Batches',
   validating: 'being checked',

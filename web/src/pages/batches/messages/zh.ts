@@ -29,6 +29,8 @@ const zh: Translated<BatchTexts> = {
   line: '第 {line} 行',
   of: '{done} / {total}',
   progress: '进度',
+  saveAnswers: '保存答案',
+  saveErrors: '保存没有答案的行',
   state: '状态',
   title: '批处理',
   validating: '正在检查',
