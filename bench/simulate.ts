@@ -62,12 +62,20 @@ await runCommand(async (args) => {
     return;
   }
   for (const { name, trace, shape } of settingsOf(values)) {
-    process.stdout.write(`\n${name}: ${trace.length} requests\n\n${head}\n`);
+    process.stdout.write(`\n${name}: ${trace.length} requests${servedOf(trace)}\n\n${head}\n`);
     for (const [policy, policyOf] of Object.entries(policies))
       if (values.policies?.split(';').includes(policy) ?? true)
         process.stdout.write(`${line(policy, runFleet(trace, shape, policyOf))}\n`);
   }
 }, usage);
+
+/** What was cached when the trace was recorded, where it says that. */
+function servedOf(trace: readonly TracedRequest[]): string {
+  if (trace.some(({ cachedTokens }) => cachedTokens === undefined)) return '';
+  const sum = (of: (request: TracedRequest) => number): number => trace.reduce((total, each) => total + of(each), 0);
+  const share = sum(({ cachedTokens = 0 }) => cachedTokens) / sum(({ promptTokens }) => promptTokens);
+  return `, of whose prompts ${(100 * share).toFixed(1)} % were cached when they were served`;
+}
 
 function parsed(args: readonly string[]) {
   try {

@@ -103,7 +103,7 @@ const arrows: Readonly<Record<string, readonly string[]>> = {
     'tax',
   ],
   // The socket through which the command line reaches a running service.
-  'app/control': ['accounts', 'config'],
+  'app/control': ['accounts', 'config', 'inference/pipeline'],
 };
 
 /** The only places where concrete engines and stores are named; they may import everything. */
@@ -121,6 +121,7 @@ const narrowArrows: Readonly<Record<string, readonly string[]>> = {
     'generation/feature-names.ts',
   ],
   'inference/model-files → generation': ['generation/sampling-defaults.ts'],
+  'app/control → inference/pipeline': ['inference/pipeline/traffic-recorder.ts'],
   'app/control → config': ['config/backend-state.ts', 'config/reload-outcome.ts'],
 };
 

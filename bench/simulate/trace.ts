@@ -12,11 +12,13 @@ export interface TracedRequest {
   readonly answerTokens: number;
   /** Of each block of the prompt, with everything before it. */
   readonly blocks: readonly number[];
+  /** What the server that served it reported as cached, in traces of our own. */
+  readonly cachedTokens?: number;
 }
 
 /**
  * Reads a trace in the form that Mooncake published (FAST'25): a JSON object on each line, with `timestamp` in milliseconds,
- * `input_length`, `output_length` and `hash_ids`.
+ * `input_length`, `output_length` and `hash_ids`. `tokenhouse traffic export` writes such traces, with a `cached_length` more.
  */
 export function readTrace(path: string): readonly TracedRequest[] {
   let text: string;
@@ -32,11 +34,15 @@ export function readTrace(path: string): readonly TracedRequest[] {
 
 function tracedOf(line: string, index: number): TracedRequest {
   try {
-    const { timestamp, input_length, output_length, hash_ids } = JSON.parse(line) as Record<string, unknown>;
+    const { timestamp, input_length, output_length, hash_ids, cached_length } = JSON.parse(line) as Record<
+      string,
+      unknown
+    >;
     const figures = [timestamp, input_length, output_length, ...(hash_ids as unknown[])];
     if (!figures.every((figure) => Number.isFinite(figure))) throw new TypeError('a figure is missing');
     const [atMs, promptTokens, answerTokens, ...blocks] = figures as [number, number, number, ...number[]];
-    return { atMs, promptTokens, answerTokens, blocks };
+    const served = typeof cached_length === 'number' ? { cachedTokens: cached_length } : {};
+    return { atMs, promptTokens, answerTokens, blocks, ...served };
   } catch (error) {
     throw new Problem(
       `Line ${index + 1} of the trace is not a request: ${(error as Error).message}`,

@@ -17,7 +17,7 @@ import { inferenceUrlFor, localUrl, publicUrl } from '../config/public-url.ts';
 import type { ReloadOutcome } from '../config/reload-outcome.ts';
 import { listenForControl } from './control/control-server.ts';
 import { controlSocketPath } from './control/socket-path.ts';
-import type { BackendStatus } from './control/status.ts';
+import type { BackendStatus, ServiceStatus } from './control/status.ts';
 import { openPayments } from '../billing/payments/open.ts';
 import type { Paying } from '../billing/payments/open.ts';
 import { consoleUrl, docsUrl } from '../platform/entries.ts';
@@ -46,6 +46,7 @@ import type { Store } from './stores.ts';
 import { openMetrics } from './telemetry-exports.ts';
 import { TrafficHistory } from './traffic-history.ts';
 import { ModelAdditions } from './model-additions.ts';
+import { trafficHandlers, type Recorders } from './recorded-traffic.ts';
 import { serverProbe } from './probed-server.ts';
 import { openNotifications } from './notifications.ts';
 import type { Notifications } from './notifications.ts';
@@ -68,6 +69,7 @@ export interface OperatingOptions {
   readonly figures: () => readonly FamilyFigures[] | Promise<readonly FamilyFigures[]>;
   readonly backends: () => readonly BackendStatus[] | Promise<readonly BackendStatus[]>;
   readonly modelOf: NonNullable<AccountServices['modelOf']>;
+  readonly recorders: () => Recorders;
   /** Whether a load balancer should send work to the inference host. */
   readonly isReady: () => Promise<boolean>;
 }
@@ -145,17 +147,9 @@ export async function openOperating(options: OperatingOptions, opened: (() => un
     operations,
     service: {
       ...notifications.handlers,
+      ...trafficHandlers(options, configWatcher.config),
       reload: () => configWatcher.reload(),
-      service_status: async () => ({
-        version: options.version,
-        pid: process.pid,
-        startedAt,
-        inferenceUrl: urls?.inferenceUrl,
-        accountUrl: urls?.accountUrl,
-        localUrl: urls?.localUrl,
-        backends: await options.backends(),
-        sources: configWatcher.sources(),
-      }),
+      service_status: () => statusOf(options, startedAt, urls, configWatcher),
     },
   });
   opened.push(() => control.close());
@@ -200,6 +194,24 @@ export async function openOperating(options: OperatingOptions, opened: (() => un
       accountHost.closeAllConnections();
       await Promise.all([metrics?.close(), history.close()]);
     },
+  };
+}
+
+async function statusOf(
+  { version, backends }: OperatingOptions,
+  startedAt: number,
+  urls: Urls | undefined,
+  { sources }: ConfigWatcher,
+): Promise<ServiceStatus> {
+  return {
+    version,
+    pid: process.pid,
+    startedAt,
+    inferenceUrl: urls?.inferenceUrl,
+    accountUrl: urls?.accountUrl,
+    localUrl: urls?.localUrl,
+    backends: await backends(),
+    sources: sources(),
   };
 }
 

@@ -87,6 +87,7 @@ export interface Serving {
   readonly metrics: ServiceMetrics;
   readonly rollout: ConfigRollout;
   readonly files: Kept['files'];
+  readonly traffic: Kept['traffic'];
   /** Makes UUIDv7s. */
   readonly newId: () => Uint8Array;
   /** The time shared by all processes on the same ledger. */
@@ -146,6 +147,7 @@ export async function openServing(options: ServingOptions, opened: Opened): Prom
     metrics,
     rollout: models.rollout,
     files: kept.files,
+    traffic: kept.traffic,
     newId,
     now,
     listen: async () => {

@@ -10,6 +10,7 @@ import { Idempotency } from '../inference/pipeline/idempotency.ts';
 import { KeptItems } from '../inference/pipeline/stored-items.ts';
 import type { ServiceMetrics } from '../platform/metrics/service-metrics.ts';
 import type { Secret } from '../accounts/secret.ts';
+import { TrafficRecorder } from '../inference/pipeline/traffic-recorder.ts';
 import { ErrorCounts } from '../inference/pipeline/error-counts.ts';
 import { StoreError } from '../store/store-error.ts';
 import type { ActiveRequests } from '../inference/pipeline/active-requests.ts';
@@ -31,7 +32,7 @@ export interface KeptOptions {
   readonly opened: (() => unknown)[];
 }
 
-/** Opens what is stored for requests: items, answers to replay, files. */
+/** Opens what is kept of requests: items, answers to replay, files, and what an operator has recorded of the traffic. */
 export async function openKept(options: KeptOptions) {
   const { config, log, running, store, secret, now, metrics, opened } = options;
   const { repositories } = store;
@@ -73,7 +74,7 @@ export async function openKept(options: KeptOptions) {
   tidyItems.unref();
   const stopTidying = (): void => clearInterval(tidyItems);
   opened.push(stopTidying);
-  return { items, idempotency, errorCounts, files, stopTidying };
+  return { items, idempotency, errorCounts, files, traffic: new TrafficRecorder(), stopTidying };
 }
 
 /** The files of accounts; without a sweep before `start`. */

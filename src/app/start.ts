@@ -3,6 +3,7 @@ import { drainTimesOf } from './listening.ts';
 import type { Service, ServiceOptions } from './service.ts';
 import { statusOf } from './backend-state.ts';
 import { openServing } from './inference-host.ts';
+import { recordersOf } from './recorded-traffic.ts';
 import { modelWith } from './runtime-config-of.ts';
 
 /**
@@ -69,6 +70,7 @@ async function start(options: ServiceOptions, opened: (() => unknown)[]): Promis
       modelOf: (model) => modelWith(model, rollout.backends),
       isReady: () => serving.isReady(),
       backends: () => rollout.backends.map(statusOf),
+      recorders: () => recordersOf(serving.traffic),
     },
     opened,
   );

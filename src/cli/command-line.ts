@@ -15,6 +15,7 @@ import { invoiceCommands, receiptCommands } from './nouns/papers.ts';
 import { ownerCommands, peopleCommands } from './nouns/people.ts';
 import { priceCommands } from './nouns/prices.ts';
 import { auditCommands, mailCommands, usageCommands, webhookCommands } from './nouns/records.ts';
+import { trafficCommands } from './nouns/traffic.ts';
 import type { ClientName } from './launch/clients.ts';
 import type { LaunchOptions } from './launch/launch.ts';
 import { collected, decimalNumber, dollarsToMicrocents, pricesOption, serviceUrl, wholeNumber } from './option.ts';
@@ -356,6 +357,8 @@ export function commandProgram(exit: (code: number) => void = () => {}, around =
       .action(
         action(() => import('./model-settings.ts').then(({ switchBackend }) => switchBackend(verb === 'disable'))),
       );
+
+  rows(group('traffic', 'recordings of the traffic for simulations'), trafficCommands);
 
   const ledger = group('ledger', 'the ledger');
   command(ledger, 'verify', 'recompute every balance from its ledger rows; exit 1 on any difference').action(

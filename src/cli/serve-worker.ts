@@ -83,7 +83,7 @@ async function begin(given: BeginWorker): Promise<WorkerBegan> {
     [],
   );
   running.serving = serving;
-  const { rollout, metrics, feed } = serving;
+  const { rollout, metrics, feed, traffic } = serving;
   let prepared: Prepared | undefined;
   parent.handle({
     prepare: async (portable) => {
@@ -101,6 +101,9 @@ async function begin(given: BeginWorker): Promise<WorkerBegan> {
     is_ready: () => serving.isReady(),
     figures: () => metrics.figures(),
     backends: () => rollout.backends.map(statusOf),
+    record_traffic: (recording) => traffic.record(recording),
+    forget_traffic: () => traffic.forget(),
+    recorded_traffic: (from) => traffic.page(from),
     cut: () => serving.cut(),
     stop: (times) => stop(times, 0),
   });

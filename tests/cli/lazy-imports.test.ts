@@ -47,6 +47,7 @@ test('before a command runs, only its declaration is loaded', () => {
     'cli/nouns/people.ts',
     'cli/nouns/prices.ts',
     'cli/nouns/records.ts',
+    'cli/nouns/traffic.ts',
     'cli/option.ts',
     'cli/output.ts',
     'cli/rate-options.ts',

@@ -3,6 +3,7 @@ import type { TObject } from 'typebox';
 
 import { text } from '../../accounts/request-schema.ts';
 import type { Input } from '../../accounts/request-schema.ts';
+import type { RecordedPage } from '../../inference/pipeline/traffic-recorder.ts';
 import type { ReloadOutcome } from '../../config/reload-outcome.ts';
 import type { ServiceStatus } from './status.ts';
 
@@ -25,15 +26,31 @@ export const serviceRequests = {
   test_webhook: { schema: Type.Object({ endpointId: text }), timeoutMs: notifyMs },
   /** Sends a delivery again. */
   replay_webhook: { schema: Type.Object({ deliveryId: text }), timeoutMs: notifyMs },
+  /** Begins to record traffic, and forgets what was recorded before. */
+  record_traffic: {
+    schema: Type.Object({ minutes: Type.Integer({ minimum: 1, maximum: 1440 }), model: Type.Optional(text) }),
+    timeoutMs: quickMs,
+  },
+  forget_traffic: { schema: Type.Object({}), timeoutMs: quickMs },
+  /** What a process has recorded, from this request on. */
+  recorded_traffic: {
+    schema: Type.Object({ process: Type.Integer({ minimum: 0 }), from: Type.Integer({ minimum: 0 }) }),
+    timeoutMs: quickMs,
+  },
 } as const satisfies Readonly<Record<string, { readonly schema: TObject; readonly timeoutMs: number }>>;
 
 type Requests = typeof serviceRequests;
 export type ServiceRequestKind = keyof Requests;
-export type NotificationKind = Exclude<ServiceRequestKind, 'service_status' | 'reload'>;
+export type TrafficRequestKind = 'record_traffic' | 'forget_traffic' | 'recorded_traffic';
+export type NotificationKind = Exclude<ServiceRequestKind, 'service_status' | 'reload' | TrafficRequestKind>;
 
 interface Answers extends Readonly<Record<NotificationKind, Reported>> {
   readonly service_status: ServiceStatus;
   readonly reload: ReloadOutcome;
+  readonly record_traffic: { readonly untilMs: number };
+  readonly forget_traffic: object;
+  /** `page` is null where nothing is recorded. */
+  readonly recorded_traffic: { readonly processes: number; readonly page: RecordedPage | null };
 }
 export type ServiceAnswer<Kind extends ServiceRequestKind> = Answers[Kind];
 

@@ -4,6 +4,7 @@ import type { ErrorMapping } from '../../platform/rpc/failure.ts';
 import type { Rpc } from '../../platform/rpc/rpc.ts';
 import { storeErrors } from '../../store/store-error.ts';
 import type { BackendStatus } from '../control/status.ts';
+import type { RecordedPage, TrafficRecording } from '../../inference/pipeline/traffic-recorder.ts';
 import type { DrainTimes } from '../listening.ts';
 import type { FamilyFigures } from '../../platform/metrics/figures.ts';
 
@@ -45,6 +46,9 @@ export type WorkerCalls = {
   readonly is_ready: (nothing: null) => boolean;
   readonly figures: (nothing: null) => WorkerFigures;
   readonly backends: (nothing: null) => WorkerBackends;
+  readonly record_traffic: (recording: TrafficRecording) => void;
+  readonly forget_traffic: (nothing: null) => void;
+  readonly recorded_traffic: (from: number) => RecordedPage | undefined;
   /** A note: ends running requests. */
   readonly cut: (nothing: null) => void;
   readonly stop: (times: DrainTimes) => void;

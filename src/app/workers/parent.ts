@@ -68,6 +68,7 @@ export async function startWithWorkers(options: ServiceOptions, opened: (() => u
       prepare: (next, signal) => pool.prepare(next, signal),
       figures: () => pool.figures(metrics.figures()),
       backends: () => pool.backends(),
+      recorders: () => pool.recorders(),
       modelOf,
       isReady: async () => (store.isAnswering?.() ?? true) && (await pool.isReady()),
     },

@@ -13,6 +13,7 @@ import { Rpc } from '../../platform/rpc/rpc.ts';
 import { ProcessTransport } from '../../platform/rpc/transport.ts';
 import type { AnswerCounts } from '../../config/backend-state.ts';
 import type { BackendStatus } from '../control/status.ts';
+import type { Recorders } from '../recorded-traffic.ts';
 import type { DrainTimes } from '../listening.ts';
 import type { Prepared } from '../config-rollout.ts';
 import { workerErrors } from './messages.ts';
@@ -32,6 +33,8 @@ export interface PoolOptions {
 
 /** A worker that does not answer in this time is ignored, for example in a page of metrics or a wait for a change. */
 const answerTimeoutMs = 1_000;
+/** A page of recorded traffic is a megabyte. */
+const pageTimeoutMs = 10_000;
 const inTime = { timeoutMs: answerTimeoutMs } as const;
 const beginTimeoutMs = 120_000;
 const prepareTimeoutMs = 30_000;
@@ -200,6 +203,18 @@ export class Pool {
       seen.set(name, known === undefined ? backend : together(known, backend));
     }
     return [...seen.values()];
+  }
+
+  /** The recorders of the workers that run now. */
+  recorders(): Recorders {
+    const members = this.#members();
+    return {
+      processes: members.length,
+      record: (recording) => this.#askAll((rpc) => rpc.call('record_traffic', recording, inTime)),
+      forget: () => this.#askAll((rpc) => rpc.call('forget_traffic', null, inTime)),
+      page: async (index, from) =>
+        await members[index]?.rpc.call('recorded_traffic', from, { timeoutMs: pageTimeoutMs }),
+    };
   }
 
   cut(): void {

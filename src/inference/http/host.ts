@@ -35,7 +35,7 @@ export interface InferenceHostOptions {
 export interface InferenceHostServices
   extends
     Pick<ServeServices, 'constraints' | 'promptCounts' | 'reasoningKeys' | 'fileParts'>,
-    Pick<RunServices, 'billing' | 'imageFetcher'> {
+    Pick<RunServices, 'billing' | 'imageFetcher' | 'traffic'> {
   readonly directory: Directory;
   /** Reads keys that are not in memory. */
   readonly keyLookUps: Pick<KeyLookUps, 'read'>;

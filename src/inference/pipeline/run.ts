@@ -25,6 +25,7 @@ import type { BackendPool } from './backend-pool.ts';
 import { turnsOf } from '../routing/prompt-prefixes.ts';
 import { receiptOf, spentBy } from './receipt.ts';
 import type { StopSignal } from '../../platform/stop-signal.ts';
+import type { TrafficRecorder } from './traffic-recorder.ts';
 import type { Wait } from './wait-queue.ts';
 import type { RequestTrace } from '../../platform/telemetry/request-trace.ts';
 
@@ -33,6 +34,7 @@ export interface RunServices {
   readonly billing: Billing;
   readonly imageFetcher: ImageFetcher;
   readonly promptCounts: PromptCounts;
+  readonly traffic: Pick<TrafficRecorder, 'ended'>;
   readonly metrics: {
     /** Records the seconds between two batches of the model. */
     chunkGaps(modelId: string): { observe(seconds: number): void };
@@ -157,7 +159,7 @@ export async function run(
       }
       spent = spentBy(settled);
       call.engineMs += (images?.fetchMs ?? 0) + (engineMs ?? serving.heardMs - askedMs);
-      call.ended(settled);
+      ended(settled, serving, call, services);
     }
   } finally {
     images?.release();
@@ -300,6 +302,11 @@ async function rebound(hold: Hold, order: Order, call: RunningCall, services: Ru
   if (await hold.rebind(order)) return true;
   const exact = await exactPrompt(order, call, services).catch(uncounted);
   return exact !== undefined && (await hold.rebind(order, exact));
+}
+
+function ended(receipt: Receipt, { order }: Serving, call: RunningCall, { traffic }: RunServices): void {
+  call.ended(receipt);
+  traffic.ended(order, receipt);
 }
 
 const endedEarly = (): ApiError =>

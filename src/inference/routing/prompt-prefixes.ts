@@ -22,6 +22,35 @@ const ends: readonly number[] = [
   ...Array.from({ length: 24 }, (_, index) => 65_536 + 8_192 * (index + 1)),
 ];
 
+/** Characters of a block of a recorded prompt (some 64 tokens), and maximum of blocks: a million tokens, about. */
+export const recordedBlockCharacters = 256;
+const recordedBlocksMax = 16_384;
+
+/**
+ * Returns hashes of a prompt up to the end of each of its blocks of equal length, which are finer than routing needs, and its characters. No
+ * blocks under zero data retention.
+ */
+export function blocksOf(
+  request: EngineRequest,
+  salt: number,
+): { readonly hashes: readonly number[]; readonly characters: number } {
+  if (!request.retain) return { hashes: [], characters: 0 };
+  const hasher = new PrefixHasher(salt, (index) =>
+    index < recordedBlocksMax ? recordedBlockCharacters * (index + 1) : undefined,
+  );
+  hasher.text(request.cacheScope);
+  hasher.begin();
+  readPrompt(request, hasher);
+  return hasher;
+}
+
+/** Returns a hash of 53 bits. */
+export function hashOf(text: string, salt: number): number {
+  const hasher = new TurnHasher(salt);
+  hasher.text(text);
+  return hasher.hash();
+}
+
 /**
  * Reads the prompt in the order in which templates print it: tools, then the messages. Servers render it themselves, so this is not their
  * text; but if two of these texts begin alike, so do the two that the servers' template makes of them. `salt` is a secret, so that nobody
@@ -31,7 +60,7 @@ const ends: readonly number[] = [
  */
 export function prefixesOf(request: EngineRequest, promptTokens: number, salt: number): PromptPrefixes {
   if (!request.retain) return noPrefixes;
-  const hasher = new PrefixHasher(salt);
+  const hasher = new PrefixHasher(salt, (index) => ends[index]);
   hasher.text(request.cacheScope);
   hasher.begin();
   readPrompt(request, hasher);
@@ -143,9 +172,12 @@ class PrefixHasher implements Hasher {
   #hash: number;
   /** Characters so far. */
   characters = 0;
+  /** Where each prefix ends, in characters; undefined: there are no more. */
+  readonly #endAt: (index: number) => number | undefined;
 
-  constructor(salt: number) {
+  constructor(salt: number, endAt: (index: number) => number | undefined) {
     this.#hash = salt | 0;
+    this.#endAt = endAt;
   }
 
   /** Starts counting: what was read until now is part of each hash, but of no length. */
@@ -167,7 +199,7 @@ class PrefixHasher implements Hasher {
     const { length } = text;
     let at = 0;
     while (at < length) {
-      const end = ends[this.hashes.length];
+      const end = this.#endAt(this.hashes.length);
       // Beyond the last end only the prompt's length counts.
       if (end === undefined) {
         this.characters += length - at;

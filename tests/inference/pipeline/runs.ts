@@ -75,6 +75,7 @@ export function servicesFor(settings: ScriptSettings, { billing }: Counter, plan
     metrics: { chunkGaps: () => ({ observe: () => {} }) },
     newId: uuid,
     promptCounts: new PromptCounts(),
+    traffic: { ended: () => {} },
   };
 }
 
