@@ -114,7 +114,7 @@ const narrowArrows: Readonly<Record<string, readonly string[]>> = {
   'inference/pipeline → inference/dialects': ['inference/dialects/dialect.ts'],
   'inference/pipeline → inference/engines': ['inference/engines/engine.ts'],
   'account-api → inference/files': ['inference/files/files.ts', 'inference/files/file-name.ts'],
-  'config → catalog': ['catalog/card-flags.ts'],
+  'config → catalog': ['catalog/card-flags.ts', 'catalog/pricing.ts'],
   'config → generation': [
     'generation/sampling-defaults.ts',
     'generation/flavor-names.ts',
@@ -270,7 +270,7 @@ test('each rule finds what it is for', () => {
       { 'inference/pipeline/a.ts': "import { b } from '../engines/usage.ts';" },
       /only 'inference\/engines\/engine\.ts'/,
     ],
-    [{ 'config/a.ts': "import { b } from '../catalog/card.ts';" }, /only 'catalog\/card-flags\.ts'/],
+    [{ 'config/a.ts': "import { b } from '../catalog/card.ts';" }, /only 'catalog\/card-flags\.ts', 'catalog\/pricing\.ts'/],
     [{ 'inference/http/a.ts': "import { b } from '../../store/ledger.ts';" }, /http may import/],
     [{ 'billing/a.ts': "import { b } from './payments/provider.ts';" }, /billing may import/],
     [{ 'accounts/users/a.ts': "import { b } from '../owner.ts';" }, null],

@@ -46,7 +46,7 @@ export async function ratesOf(call: Asked, at: number): Promise<(model: ModelCon
       (price): price is PriceOfTokens => price.modelId === model.id.toLowerCase() && price.input !== null,
     );
     return {
-      list: listPrices(model),
+      list: model.pricing,
       // The rates that began most recently apply (money.md, "Rates").
       own: own.findLast(({ validFrom, validTo }) => validFrom <= at && (validTo === null || at < validTo)),
       upcoming: own.filter(({ validFrom }) => validFrom > at),
@@ -54,12 +54,6 @@ export async function ratesOf(call: Asked, at: number): Promise<(model: ModelCon
     };
   };
 }
-
-export const listPrices = ({ pricing }: ModelConfig): Prices => ({
-  input: pricing.inputMicrocentsPerMillion,
-  output: pricing.outputMicrocentsPerMillion,
-  cacheRead: pricing.cacheReadMicrocentsPerMillion,
-});
 
 const pagesMax = 100;
 

@@ -15,7 +15,6 @@ function tiersOf({ priority, flex, batch }: ModelConfig['tiers']): ModelTiers | 
 
 /** The catalog entry of a model of the configuration. `inFile`: the defaults that the model's own file states. */
 export function modelOf(config: ModelConfig, inFile?: SamplingDefaults): Model {
-  const { pricing } = config;
   return {
     id: config.id,
     displayName: config.displayName,
@@ -24,11 +23,7 @@ export function modelOf(config: ModelConfig, inFile?: SamplingDefaults): Model {
     ownedBy: config.ownedBy,
     contextLength: config.contextLength,
     maxOutputTokens: config.maxOutputTokens,
-    prices: {
-      input: pricing.inputMicrocentsPerMillion,
-      output: pricing.outputMicrocentsPerMillion,
-      cacheRead: pricing.cacheReadMicrocentsPerMillion,
-    },
+    prices: config.pricing,
     tiers: tiersOf(config.tiers),
     sampling: config.sampling,
     defaults: modelDefaults(config.defaults, inFile),

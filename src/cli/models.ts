@@ -107,9 +107,9 @@ export async function showModel(context: Context, _options: object, named = ''):
     ),
   );
   const prices = {
-    input_dollars_per_million: dollarsOf(model.pricing.inputMicrocentsPerMillion),
-    output_dollars_per_million: dollarsOf(model.pricing.outputMicrocentsPerMillion),
-    cache_read_dollars_per_million: dollarsOf(model.pricing.cacheReadMicrocentsPerMillion),
+    input_dollars_per_million: dollarsOf(model.pricing.input),
+    output_dollars_per_million: dollarsOf(model.pricing.output),
+    cache_read_dollars_per_million: dollarsOf(model.pricing.cacheRead),
   };
   const backends = model.backends.map(({ engine, name }, index) => ({ engine, name, file: files[index] ?? null }));
   const { displayName, description, contextLength, maxOutputTokens, sampling } = model;

@@ -43,9 +43,9 @@ export function changesBetween(before: Config, after: Config): readonly string[]
 }
 
 const priceNames = {
-  inputMicrocentsPerMillion: 'input price',
-  outputMicrocentsPerMillion: 'output price',
-  cacheReadMicrocentsPerMillion: 'price of cached tokens',
+  input: 'input price',
+  output: 'output price',
+  cacheRead: 'price of cached tokens',
 } as const;
 
 function changesOfModel(before: ModelConfig, after: ModelConfig): string[] {

@@ -552,9 +552,9 @@ test('limits and rates are those of the account, now and to come', async (t) => 
   const { host, get } = await scene(t, () => now);
   const { repositories } = host.services.operations;
   const pricing = {
-    inputMicrocentsPerMillion: 5_000_000n,
-    outputMicrocentsPerMillion: 20_000_000n,
-    cacheReadMicrocentsPerMillion: 1_000_000n,
+    input: 5_000_000n,
+    output: 20_000_000n,
+    cacheRead: 1_000_000n,
   };
   const config = {
     server: { limits: { concurrencyPerAccountMax: 32 } },

@@ -66,9 +66,9 @@ it('a price in dollars is the same to the microcent as in cents', () => {
         { directory: '/', environment },
       );
       assert.deepEqual(config.models[0]?.pricing, {
-        inputMicrocentsPerMillion: input,
-        outputMicrocentsPerMillion: output,
-        cacheReadMicrocentsPerMillion: input / 2n,
+        input,
+        output,
+        cacheRead: input / 2n,
       });
     }),
     { numRuns: 200 },
@@ -86,9 +86,9 @@ it('a price goes from the text of the file to microcents without a float in betw
         { directory: '/', environment },
       );
       assert.deepEqual(config.models[0]?.pricing, {
-        inputMicrocentsPerMillion: input,
-        outputMicrocentsPerMillion: output,
-        cacheReadMicrocentsPerMillion: input / 2n,
+        input,
+        output,
+        cacheRead: input / 2n,
       });
     }),
     { numRuns: 200 },

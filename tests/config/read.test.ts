@@ -41,9 +41,9 @@ describe('a good file', () => {
     assert.equal(small?.maxOutputTokens, 4096);
     assert.equal(small?.template.defaultSystem, 'none');
     assert.deepEqual(small?.pricing, {
-      inputMicrocentsPerMillion: 5_000_000n,
-      outputMicrocentsPerMillion: 100_000n,
-      cacheReadMicrocentsPerMillion: 2_500_000n,
+      input: 5_000_000n,
+      output: 100_000n,
+      cacheRead: 2_500_000n,
     });
     const [llama] = small.backends;
     assert.ok(llama?.engine === 'llama');
@@ -55,7 +55,7 @@ describe('a good file', () => {
     assert.equal(llama.sha256, 'ab'.repeat(32));
     assert.equal(large?.maxOutputTokens, null);
     assert.equal(large.displayName, 'qwen3-32b');
-    assert.equal(large.pricing.cacheReadMicrocentsPerMillion, 30_000_000n, 'the input price where none is named');
+    assert.equal(large.pricing.cacheRead, 30_000_000n, 'the input price where none is named');
     const [vllm, second] = large.backends;
     assert.ok(vllm?.engine === 'openai' && second?.engine === 'openai');
     assert.deepEqual(

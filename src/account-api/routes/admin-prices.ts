@@ -9,7 +9,7 @@ import { operate } from '../../accounts/operations.ts';
 import type { AccountPrice } from '../../store/repositories/account-prices.ts';
 import type { ChargedUsage } from '../../store/repositories/accounts.ts';
 import { everyModel } from '../../store/row-facts.ts';
-import { listPrices, ratesOfAccount } from '../account-models.ts';
+import { ratesOfAccount } from '../account-models.ts';
 import { operationsOf } from '../operations-of.ts';
 import { multiplesGiven, priceFields, priceObject, priceSchema } from '../price-object.ts';
 import { route } from '../route.ts';
@@ -226,7 +226,7 @@ function costOf(
 
 /** Only tests of single routes have no catalog. */
 const pricedModel = ({ services: { modelOf } }: Pick<Call, 'services'>, model: ModelConfig) =>
-  modelOf?.(model) ?? { id: model.id, prices: listPrices(model) };
+  modelOf?.(model) ?? { id: model.id, prices: model.pricing };
 
 const textOf = (price: number | undefined): string | undefined => (price === undefined ? undefined : String(price));
 

@@ -28,9 +28,9 @@ const listPrice = ({ id, pricing, tiers }: Config['models'][number]): PriceObjec
   object: 'account_price',
   account_id: 'all',
   model: id,
-  input_microcents_per_million: Number(pricing.inputMicrocentsPerMillion),
-  output_microcents_per_million: Number(pricing.outputMicrocentsPerMillion),
-  cache_read_microcents_per_million: Number(pricing.cacheReadMicrocentsPerMillion),
+  input_microcents_per_million: Number(pricing.input),
+  output_microcents_per_million: Number(pricing.output),
+  cache_read_microcents_per_million: Number(pricing.cacheRead),
   tier_multiples: Object.fromEntries(
     Object.entries(tiers).flatMap(([tier, of]) =>
       of === undefined ? [] : [[tier, Number(of.priceMultiple) / 10_000]],

@@ -1,3 +1,4 @@
+import { timesPrice, wholePrice, type Prices } from '../../catalog/pricing.ts';
 import type { Path } from '../document.ts';
 import {
   group,
@@ -13,7 +14,7 @@ import {
 } from '../setting.ts';
 import { modelFile, type BackendConfig, type BackendsInFile, type OpenAiBackendConfig } from './backends.ts';
 import { dedicatedTo, modelIdPattern } from './model-names.ts';
-import { multiple, multipleUnit, pricing } from './pricing.ts';
+import { multiple, pricing } from './pricing.ts';
 
 const adapter = group(
   'a fine-tuned adapter (LoRA) of the model, which becomes a model of its own; what is left out is as at the model',
@@ -176,16 +177,5 @@ function backendFor<Backend extends BackendConfig>(backend: Backend, base: Base,
   }
 }
 
-/** The prices of an adapter; those of a multiple are rounded up, as those of tiers are. */
-export function pricingOf(
-  { pricing: own, priceMultiple = multipleUnit }: Adapter,
-  base: NonNullable<Adapter['pricing']>,
-): NonNullable<Adapter['pricing']> {
-  if (own !== undefined) return own;
-  const times = (price: bigint): bigint => (price * priceMultiple + multipleUnit - 1n) / multipleUnit;
-  return {
-    inputMicrocentsPerMillion: times(base.inputMicrocentsPerMillion),
-    outputMicrocentsPerMillion: times(base.outputMicrocentsPerMillion),
-    cacheReadMicrocentsPerMillion: times(base.cacheReadMicrocentsPerMillion),
-  };
-}
+export const pricingOf = ({ pricing: own, priceMultiple = wholePrice }: Adapter, base: Prices): Prices =>
+  own ?? timesPrice(base, priceMultiple);

@@ -1,6 +1,7 @@
 import { nameOf } from '../check.ts';
 import { camel } from '../../platform/camel-case.ts';
 import { decimalText } from '../decimal.ts';
+import type { Prices } from '../../catalog/pricing.ts';
 import type { Path } from '../document.ts';
 import { group, number, required, type Reading } from '../setting.ts';
 import { microcents, type Unit } from './money.ts';
@@ -10,10 +11,7 @@ const price = (unit: Unit, description: string, example: number) =>
     microcents(unit, written, at, reading),
   );
 
-/** A multiple of 1 in `multiple`. */
-export const multipleUnit = 10_000n;
-
-/** In ten-thousandths. */
+/** In ten-thousandths, as `wholePrice`. */
 export const multiple = (description: string, range = { minimum: 0, maximum: 100 }) =>
   number(
     range,
@@ -82,7 +80,7 @@ function pricesInUse(
   amountIn: (form: PriceForm) => bigint | undefined,
   at: Path,
   { isWritten, report, show }: Reading,
-) {
+): Prices {
   const given = (which: keyof typeof priceForms): readonly PriceForm[] =>
     priceForms[which].filter((form) => amountIn(form) !== undefined);
   const isInCents = Object.values(priceForms).some((forms) =>
@@ -118,9 +116,5 @@ function pricesInUse(
   }
   for (const [which, inUse] of Object.entries({ input, output, cache_read: cacheRead }))
     show([...at, `${which}_dollars_per_million`], Number(decimalText(inUse, 8)));
-  return {
-    inputMicrocentsPerMillion: input,
-    outputMicrocentsPerMillion: output,
-    cacheReadMicrocentsPerMillion: cacheRead,
-  };
+  return { input, output, cacheRead };
 }
