@@ -6,7 +6,8 @@ import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 
 import type { FileServer } from '../inference/model-files/file-server.ts';
-import { sha256Of, startHub, type HubFaults } from '../support/hub.ts';
+import { sha256Of } from '../support/folder.ts';
+import { startHub, type HubFaults } from '../support/hub.ts';
 import { TestService, until } from '../support/service.ts';
 import { writeTinyGguf } from '../support/tiny-gguf.ts';
 import { Visitor, type Reported } from '../support/visitor.ts';

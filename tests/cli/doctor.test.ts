@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
-import { createHash } from 'node:crypto';
 import {
   chmodSync,
   closeSync,
@@ -8,7 +7,6 @@ import {
   mkdirSync,
   mkdtempSync,
   openSync,
-  readFileSync,
   rmSync,
   statSync,
   writeFileSync,
@@ -30,6 +28,7 @@ import { InnerService, TestService, scriptedModel, until } from '../support/serv
 import { writeTinyGguf } from '../support/tiny-gguf.ts';
 import { CommandFolder, runCommand } from './command.ts';
 import { mainFile } from '../support/built.ts';
+import { sha256Of } from '../support/folder.ts';
 
 /** `tokenhouse doctor` finds what is wrong, beside a running service and without one. Each fault is real. */
 const service = new TestService({ config: scriptedModel('- say: [ { text: "hello" } ]') });
@@ -283,7 +282,7 @@ models:
     const running = new TestService({ config: '' });
     const file = join(running.folder, 'tiny.gguf');
     writeTinyGguf(file);
-    const sha256 = createHash('sha256').update(readFileSync(file)).digest('hex');
+    const sha256 = sha256Of(file);
     running.configure({
       config: `models:
   - id: tiny

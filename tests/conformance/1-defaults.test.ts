@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict';
-import { createHash } from 'node:crypto';
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
@@ -9,6 +8,7 @@ import { exchange } from '../inference/http/raw.ts';
 import { InnerService, until } from '../support/service.ts';
 import { writeTinyGguf } from '../support/tiny-gguf.ts';
 import { Relay } from './relay.ts';
+import { sha256Of } from '../support/folder.ts';
 
 /** Part 1: models "use their own defaults" where a request says nothing, and where what it says is dropped. */
 const system = 'You are a helpful assistant.';
@@ -154,7 +154,7 @@ describe('an embedded model', () => {
     join(folder, 'generation_config.json'),
     JSON.stringify({ temperature: 0.1, min_p: 0.02, top_p: 0.8, max_length: 20 }),
   );
-  const sha256 = createHash('sha256').update(readFileSync(file)).digest('hex');
+  const sha256 = sha256Of(file);
   const model = (id: string, more = '') => `
   - id: ${id}
     context_length: 512

@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict';
-import { createHash } from 'node:crypto';
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
@@ -10,6 +9,7 @@ import { writeTinyGguf } from '../support/tiny-gguf.ts';
 import { readChatCompletion, readChatStream } from './chat-reader.ts';
 import type { ReadAnswer } from './chat-reader.ts';
 import type { WireChunk, WireCompletion } from './chat-wire.ts';
+import { sha256Of } from '../support/folder.ts';
 
 export interface StreamedAnswer {
   readonly headers: Headers;
@@ -61,7 +61,7 @@ export class ChatService {
     const file = join(this.#folder, `${id}.gguf`);
     const script = [['assistant\n', ...says, isEndless ? (says[0] ?? '') : '<|im_end|>']];
     writeTinyGguf(file, { script, contextLength: 4096, ...(chatTemplate === undefined ? {} : { chatTemplate }) });
-    const sha256 = createHash('sha256').update(readFileSync(file)).digest('hex');
+    const sha256 = sha256Of(file);
     return `${head}    backends: [ { engine: llama, sources: [ "file:${file}" ], sha256: ${sha256}, slots: 2 } ]`;
   }
 

@@ -1,7 +1,6 @@
 /** `/v1/embeddings` and `/v1/rerank` on models of the embedded engine: what clients see, and what they pay. */
 import assert from 'node:assert/strict';
-import { createHash } from 'node:crypto';
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
@@ -10,6 +9,7 @@ import { newRequestId } from '../support/raw-client.ts';
 import { InnerService, until } from '../support/service.ts';
 import { TestLedger } from '../support/test-ledger.ts';
 import { writeTinyBert, type TinyBertOptions } from '../support/tiny-bert.ts';
+import { sha256Of } from '../support/folder.ts';
 
 type Json = Record<string, any>; // oxlint-disable-line typescript/no-explicit-any
 
@@ -19,7 +19,7 @@ const folder = mkdtempSync(join(tmpdir(), 'tokenhouse-embedded-'));
 function model(id: string, capabilities: string, options: TinyBertOptions): string {
   const path = join(folder, `${id}.gguf`);
   writeTinyBert(path, options);
-  const sha256 = createHash('sha256').update(readFileSync(path)).digest('hex');
+  const sha256 = sha256Of(path);
   return `  - id: ${id}
     context_length: 64
     pricing: { input_cents_per_million: ${inputPrice}, output_cents_per_million: 0 }

@@ -4,7 +4,6 @@
  * engine's child and their crashes have written or still tell is searched for them.
  */
 import assert from 'node:assert/strict';
-import { createHash } from 'node:crypto';
 import { mkdirSync, mkdtempSync, readFileSync, readdirSync, readlinkSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { basename, join } from 'node:path';
@@ -20,6 +19,7 @@ import { TestService, scriptedModel, until } from '../support/service.ts';
 import { writeTinyGguf } from '../support/tiny-gguf.ts';
 import { Upstream, chatChunk, usageChunk } from '../support/upstream.ts';
 import type { UpstreamHandler } from '../support/upstream.ts';
+import { sha256Of } from '../support/folder.ts';
 
 const outside = mkdtempSync(join(tmpdir(), 'tokenhouse-zdr-'));
 const temporary = join(outside, 'tmp');
@@ -89,7 +89,7 @@ before(async () => {
     backends:
       - engine: llama
         sources: [ "file:${model}" ]
-        sha256: ${createHash('sha256').update(readFileSync(model)).digest('hex')}
+        sha256: ${sha256Of(model)}
         slots: 1
         zdr: true
   - id: keeps

@@ -1,4 +1,5 @@
-import { mkdtempSync, rmSync } from 'node:fs';
+import { createHash } from 'node:crypto';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { TestContext } from 'node:test';
@@ -9,3 +10,9 @@ export function temporaryFolder(t: TestContext): string {
   t.after(() => rmSync(folder, { recursive: true, force: true }));
   return folder;
 }
+
+/** Of the file, or of the bytes. */
+export const sha256Of = (file: string | Buffer): string =>
+  createHash('sha256')
+    .update(typeof file === 'string' ? readFileSync(file) : file)
+    .digest('hex');

@@ -1,9 +1,7 @@
-import { createHash } from 'node:crypto';
 import { basename } from 'node:path';
 
 import { fileServer, sendFile, type FileServer } from '../inference/model-files/file-server.ts';
-
-export const sha256Of = (bytes: Buffer): string => createHash('sha256').update(bytes).digest('hex');
+import { sha256Of } from './folder.ts';
 
 export const hubCommit = 'a1'.repeat(20);
 

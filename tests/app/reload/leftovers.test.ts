@@ -1,7 +1,6 @@
 // Alone in its process: it counts the timers, descriptors and children of the process.
 /** Reloading again and again leaves no process, socket, timer or thread behind (invariant I8). */
 import assert from 'node:assert/strict';
-import { createHash } from 'node:crypto';
 import { existsSync, mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -17,6 +16,7 @@ import { until } from '../../support/service.ts';
 import { writeTinyGguf } from '../../support/tiny-gguf.ts';
 import { Upstream, chatChunk, usageChunk } from '../../support/upstream.ts';
 import { ask, demo, models } from './scene.ts';
+import { sha256Of } from '../../support/folder.ts';
 
 const rounds = 50;
 /** Rounds in which the embedded engine is another one too, which takes a new process each. */
@@ -27,7 +27,7 @@ test(`${rounds} reloads leave nothing behind`, async (t) => {
   t.after(() => rmSync(folder, { recursive: true, force: true }));
   const modelFile = join(folder, 'tiny.gguf');
   writeTinyGguf(modelFile);
-  const sha256 = createHash('sha256').update(readFileSync(modelFile)).digest('hex');
+  const sha256 = sha256Of(modelFile);
   const upstream = await Upstream.start((request) => {
     request.events();
     request.chunk(chatChunk({ role: 'assistant', content: 'one ' }));

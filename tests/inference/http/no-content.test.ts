@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict';
-import { createHash } from 'node:crypto';
-import { mkdirSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { basename, join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
@@ -16,6 +15,7 @@ import { askChat, chatRequest } from './chat.ts';
 import { askFiles, bodyOf, part, sendUpload, uploadRequest } from './file-requests.ts';
 import { RawConnection, exchange, requestBytes } from './raw.ts';
 import type { RawAnswer } from './raw.ts';
+import { sha256Of } from '../../support/folder.ts';
 
 /**
  * Nothing that a client or a model says is kept: not in the log, not in the database or its write-ahead log, not in any
@@ -76,7 +76,7 @@ ${scriptedModel('- say: [ { text: "hello" } ]')}
     backends:
       - engine: llama
         sources: [ "file:${model}" ]
-        sha256: ${createHash('sha256').update(readFileSync(model)).digest('hex')}`,
+        sha256: ${sha256Of(model)}`,
   });
   await service.start();
 });

@@ -1,5 +1,4 @@
 import assert from 'node:assert/strict';
-import { readFileSync } from 'node:fs';
 import path from 'node:path';
 import { after, describe, it } from 'node:test';
 import { fetchModelFile, type FetchOptions } from '../../../src/inference/model-files/fetch-model-file.ts';
@@ -7,7 +6,8 @@ import { defaultFetchLimits } from '../../../src/inference/model-files/download-
 import { pinHubFile } from '../../../src/inference/model-files/pin.ts';
 import { ModelFileError } from '../../../src/inference/model-files/problem.ts';
 import { fileServer, sendFile, type FileServer } from './file-server.ts';
-import { closedEnvironment, emptyFolder, quick, sha256Of, someBytes, sourceOf } from './surroundings.ts';
+import { closedEnvironment, emptyFolder, quick, someBytes, sourceOf } from './surroundings.ts';
+import { sha256Of } from '../../support/folder.ts';
 
 const { body, sha256 } = someBytes(300_000);
 
@@ -61,7 +61,7 @@ describe('a hub', () => {
     const { hub: front, storage } = await hub();
     const { path: file } = await fetchModelFile(order('hf:o/r/sub/small.Q4_1.gguf@refs/pr/1', front));
     assert.equal(path.basename(file), 'small.Q4_1.gguf');
-    assert.equal(sha256Of(readFileSync(file)), sha256);
+    assert.equal(sha256Of(file), sha256);
     assert.deepEqual(
       front.seen.map(({ path: asked, authorization }) => [asked, authorization]),
       [['/o/r/resolve/refs%2Fpr%2F1/sub/small.Q4_1.gguf', 'Bearer canary-token']],
@@ -85,7 +85,7 @@ describe('a hub', () => {
       ),
     );
     const { path: file } = await fetchModelFile(order('hf:o/r:Q8_0', front));
-    assert.equal(sha256Of(readFileSync(file)), sha256);
+    assert.equal(sha256Of(file), sha256);
     assert.deepEqual(
       front.seen.map(({ path: asked }) => asked),
       ['/api/models/o/r/tree/main?recursive=true', '/o/r/resolve/main/sub/Model.q8_0.gguf'],

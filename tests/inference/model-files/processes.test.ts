@@ -7,8 +7,9 @@ import { after, describe, it } from 'node:test';
 import type { FetchedModelFile } from '../../../src/inference/model-files/fetch-model-file.ts';
 import { acquireLock } from '../../../src/inference/model-files/lock.ts';
 import { fileServer, sendFile, type FileServer } from './file-server.ts';
-import { emptyFolder, sha256Of, someBytes } from './surroundings.ts';
+import { emptyFolder, someBytes } from './surroundings.ts';
 import { built } from '../../support/built.ts';
+import { sha256Of } from '../../support/folder.ts';
 
 const size = 8_000_000;
 const { body, sha256 } = someBytes(size);
@@ -83,7 +84,7 @@ describe('several processes that want the same file', () => {
     assert.equal(server.seen.length, 1);
     assert.deepEqual(results.map(({ alreadyThere }) => alreadyThere).toSorted(), [false, true, true]);
     assert.equal(new Set(results.map(({ path: file }) => file)).size, 1);
-    assert.equal(sha256Of(readFileSync(results[0]!.path)), sha256);
+    assert.equal(sha256Of(results[0]!.path), sha256);
     assert.deepEqual(left(directory), ['m.gguf']);
   });
 
@@ -100,7 +101,7 @@ describe('several processes that want the same file', () => {
     server.answer = (request, response, self) => sendFile(request, response, self, { body });
     const result = await second.result;
     assert.equal(result.resumed, true);
-    assert.equal(sha256Of(readFileSync(result.path)), sha256);
+    assert.equal(sha256Of(result.path), sha256);
     assert.deepEqual(
       server.seen.map(({ range }) => range),
       [undefined, 'bytes=5000000-'],
@@ -125,7 +126,7 @@ describe('several processes that want the same file', () => {
     }
     const server = await serving((request, response, self) => sendFile(request, response, self, { body }));
     const { path: file, resumed } = await fetching(server, directory).result;
-    assert.equal(sha256Of(readFileSync(file)), sha256);
+    assert.equal(sha256Of(file), sha256);
     assert.equal(resumed, true);
     assert.equal(server.sentBytes, 1);
   });

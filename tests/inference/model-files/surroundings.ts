@@ -1,4 +1,4 @@
-import { createHash, randomBytes } from 'node:crypto';
+import { randomBytes } from 'node:crypto';
 import { mkdtempSync, rmSync } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
@@ -7,14 +7,13 @@ import { Secret } from '../../../src/config/secret.ts';
 import type { FetchEnvironment } from '../../../src/inference/model-files/fetch-model-file.ts';
 import type { FetchLimits } from '../../../src/inference/model-files/download-limits.ts';
 import { parseSource, type ModelFileSource } from '../../../src/config/model-source.ts';
+import { sha256Of } from '../../support/folder.ts';
 
 /** Bytes like those of a model file, different each time. */
 export function someBytes(length: number): { readonly body: Buffer; readonly sha256: string } {
   const body = Buffer.concat([Buffer.from('GGUF'), randomBytes(length - 4)]);
   return { body, sha256: sha256Of(body) };
 }
-
-export const sha256Of = (bytes: Buffer): string => createHash('sha256').update(bytes).digest('hex');
 
 /** An empty folder that goes away after the tests of the file. */
 export function emptyFolder(): string {

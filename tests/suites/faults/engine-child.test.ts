@@ -12,12 +12,13 @@ import { after, before, describe, test } from 'node:test';
 import { TestLedger } from '../../support/test-ledger.ts';
 import { TestService, until } from '../../support/service.ts';
 import { writeTinyGguf } from '../../support/tiny-gguf.ts';
+import { sha256Of } from '../../support/folder.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'tokenhouse-engine-child-'));
 const modelFile = join(folder, 'words.gguf');
 const words = Array.from({ length: 3000 }, (_, index) => ` w${index}`);
 writeTinyGguf(modelFile, { script: [['assistant\n', ...words, '<|im_end|>']], dimensions: 128, contextLength: 8192 });
-const sha256 = createHash('sha256').update(readFileSync(modelFile)).digest('hex');
+const sha256 = sha256Of(modelFile);
 
 const model = (id: string, more: string): string => `  - id: ${id}
     context_length: 8192

@@ -3,7 +3,6 @@
  * one is loaded for the other.
  */
 import assert from 'node:assert/strict';
-import { createHash } from 'node:crypto';
 import { mkdtempSync, readFileSync, readdirSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -13,6 +12,7 @@ import { newRequestId } from '../../support/raw-client.ts';
 import { TestLedger } from '../../support/test-ledger.ts';
 import { TestService, until } from '../../support/service.ts';
 import { writeTinyGguf } from '../../support/tiny-gguf.ts';
+import { sha256Of } from '../../support/folder.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'tokenhouse-several-'));
 const ids = ['first', 'second'] as const;
@@ -22,7 +22,7 @@ const words = (id: Id): readonly string[] => Array.from({ length: 2000 }, (_, in
 function model(id: Id): string {
   const path = join(folder, `${id}.gguf`);
   writeTinyGguf(path, { script: [['assistant\n', ...words(id), '<|im_end|>']], contextLength: 4096 });
-  const sha256 = createHash('sha256').update(readFileSync(path)).digest('hex');
+  const sha256 = sha256Of(path);
   return `  - id: ${id}
     context_length: 4096
     pricing: { input_cents_per_million: 5, output_cents_per_million: 20 }

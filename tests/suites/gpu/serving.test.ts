@@ -2,8 +2,7 @@
  * The build for Vulkan, as the command fetches it, behind the service: on lavapipe, whose driver is taken away like a GPU that is lost.
  */
 import assert from 'node:assert/strict';
-import { createHash } from 'node:crypto';
-import { copyFileSync, existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { copyFileSync, existsSync, mkdtempSync, rmSync } from 'node:fs';
 import { homedir, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
@@ -13,6 +12,7 @@ import { engineVersion } from '../../../src/inference/engine-builds/builds.ts';
 import { runProcess } from '../../support/command.ts';
 import { TestService, until } from '../../support/service.ts';
 import { writeTinyGguf } from '../../support/tiny-gguf.ts';
+import { sha256Of } from '../../support/folder.ts';
 
 const lavapipe = process.env['TOKENHOUSE_TEST_LAVAPIPE'] ?? '';
 const folder = mkdtempSync(join(tmpdir(), 'tokenhouse-gpu-'));
@@ -30,7 +30,7 @@ const patienceMs = 120_000;
 const words = Array.from({ length: 400 }, (_, index) => ` w${index}`);
 const modelFile = join(folder, 'words.gguf');
 writeTinyGguf(modelFile, { script: [['assistant\n', ...words, '<|im_end|>']], contextLength: 1024 });
-const sha256 = createHash('sha256').update(readFileSync(modelFile)).digest('hex');
+const sha256 = sha256Of(modelFile);
 
 const tiny = (id: string, gpu: string | number): string => `  - id: ${id}
     context_length: 1024
