@@ -6,7 +6,7 @@ import { pipeline } from 'node:stream/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 
 import { fitted, lineBar } from '../inference/model-files/progress.ts';
-import { noKey, reach, refusal, withoutControls } from './chat-request.ts';
+import { noKey, reach, refusal } from './chat-request.ts';
 import { CommandFailure } from './command-failure.ts';
 import type { Context } from './context.ts';
 import { exitCodes } from './failure.ts';
@@ -196,8 +196,9 @@ function shownOf(batch: OpenAiBatch | MessageBatch): Shown {
     done: counts.completed,
     failed: counts.failed,
     total: counts.total,
-    faults: (errors?.data ?? []).map(({ line, param, message }) =>
-      withoutControls(`${line === null ? '' : `line ${line}, `}${param === null ? '' : `${param}: `}${message}`),
+    faults: (errors?.data ?? []).map(
+      ({ line, param, message }) =>
+        `${line === null ? '' : `line ${line}, `}${param === null ? '' : `${param}: `}${message}`,
     ),
   };
 }

@@ -50,12 +50,9 @@ export function refusal(error: unknown, url: string): CommandFailure {
   const row: ErrorRow = errorTable[code as ErrorCode];
   const request = requestId === undefined ? '' : ` (${requestId})`;
   return new CommandFailure({
-    what: [withoutControls(`${code}: ${message ?? row.meaning}${request}`)],
+    what: [`${code}: ${message ?? row.meaning}${request}`],
     why: row.meaning,
     repair: [`tokenhouse explain ${code}`, row.remedy],
     exitCode: row.status >= 500 ? exitCodes.unavailable : exitCodes.refused,
   });
 }
-
-export const withoutControls = (text: string): string =>
-  text.replaceAll(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f]/g, '');

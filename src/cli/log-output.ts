@@ -1,6 +1,7 @@
 import { fstatSync, writeSync } from 'node:fs';
 
 import type { LineSink } from '../platform/log.ts';
+import { escapedControls } from './output.ts';
 
 /**
  * Destination of the log: standard output, as JSON lines, and for a person at a terminal as text. `before` makes room for lines on the
@@ -41,7 +42,7 @@ export function lineInWords(line: string): string {
   const facts = Object.entries(rest).flatMap(([name, value]) => {
     if (value === null) return [];
     const text = typeof value === 'string' ? value : JSON.stringify(value);
-    return [`${name}=${/^[^\s"\\\p{C}]+$/u.test(text) ? text : JSON.stringify(text)}`];
+    return [`${name}=${/^[^\s"\\\p{C}]+$/u.test(text) ? text : escapedControls(JSON.stringify(text))}`];
   });
   const words = [
     String(time).slice(11, 19),

@@ -20,11 +20,11 @@ export function printer(json: boolean, { stdout, stderr }: Pick<Surroundings, 's
           ? `${jsonText(value)}\n`
           : lines
               .flatMap((line) => (typeof line === 'string' ? line : tableLines(line, stdout.columns)))
-              .map((line) => `${line}\n`)
+              .map((line) => `${withoutControls(line)}\n`)
               .join(''),
       ),
     raw: (text) => new Promise((resolve) => void stdout.write(text, () => resolve())),
-    say: (line) => void stderr.write(`${line}\n`),
+    say: (line) => void stderr.write(`${withoutControls(line)}\n`),
   };
 }
 
@@ -40,6 +40,19 @@ export function outliveReaders(): void {
   process.stderr.on('error', onError);
 }
 
+/**
+ * Without what a terminal would obey, and what turns the direction of the rest of the line: names, tags and messages of servers may hold it.
+ */
+export const withoutControls = (text: string): string =>
+  text.replaceAll(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u202a-\u202e\u2066-\u2069]/g, '');
+
+/** Of JSON, which leaves as they are: the second set of what a terminal obeys, and what turns a line. */
+export const escapedControls = (json: string): string =>
+  json.replaceAll(
+    /[\u007f-\u009f\u202a-\u202e\u2066-\u2069]/g,
+    (character) => `\\u${character.codePointAt(0)!.toString(16).padStart(4, '0')}`,
+  );
+
 /** A time of the account API for display, in unix seconds there. */
 export const timeText = (seconds: number): string => new Date(seconds * 1000).toISOString();
 
@@ -50,7 +63,7 @@ export const dayAndTime = (iso: string): string => iso.slice(0, 19).replace('T',
 export function jsonText(value: unknown): string {
   const mark = randomBytes(8).toString('hex');
   const text = JSON.stringify(value, (_name, part: unknown) => (typeof part === 'bigint' ? `${mark}${part}` : part), 2);
-  return text.replaceAll(new RegExp(`"${mark}(-?\\d+)"`, 'g'), '$1');
+  return escapedControls(text.replaceAll(new RegExp(`"${mark}(-?\\d+)"`, 'g'), '$1'));
 }
 
 /** An amount as `dollars` prints it. */
@@ -72,7 +85,10 @@ export const table = (header: Table['header'], rows: Table['rows']): readonly [T
  * lines in the middle of words: there each row has its cells below each other.
  */
 export function tableLines({ header, rows }: Table, columns: number | undefined): readonly string[] {
-  const cells = [header, ...rows.map((row) => row.map((cell) => (cell === null ? '–' : String(cell))))];
+  const cells = [
+    header,
+    ...rows.map((row) => row.map((cell) => (cell === null ? '–' : withoutControls(String(cell))))),
+  ];
   const widths = header.map((_, column) => Math.max(...cells.map((row) => (row[column] ?? '').length)));
   if (columns !== undefined && widths.reduce((sum, width) => sum + width + 2, -2) > columns) {
     const name = Math.max(...header.map(({ length }) => length));

@@ -16,6 +16,7 @@ import { repairOfVariable } from '../failure.ts';
 import { quoted } from '../folder.ts';
 import { readContext } from '../read-context.ts';
 import { counted } from '../amount.ts';
+import { withoutControls } from '../output.ts';
 
 export interface DoctorOptions {
   /** Sends requests to the backends, to check whether they do what the cards say. */
@@ -33,7 +34,7 @@ export async function doctor(bare: BareContext, { claims = false, write = false 
     for (const each of found) {
       const finding = each.repair === undefined ? each : { ...each, repair: runnable(each.repair) };
       findings.push(finding);
-      if (!print.json) for (const line of linesOf(finding)) around.stdout.write(`${line}\n`);
+      if (!print.json) for (const line of linesOf(finding)) around.stdout.write(`${withoutControls(line)}\n`);
     }
   };
   report(lookAtNode(process.versions.node), ...(await lookAtOpenFiles()), ...(await lookAtLibraries()));
