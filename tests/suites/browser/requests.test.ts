@@ -205,7 +205,7 @@ for (const look of looks.filter(({ name }) => name === 'light, 1280 px' || name 
     await page.waitForURL(/\/requests\?from=\d+$/);
     await page.goto(`${service.accountUrl}/usage?by=key`);
     // By service tier and by status, each with the requests behind it and how long they took.
-    await page.getByLabel('Divided by').selectOption('tier');
+    await page.getByLabel('Group by').selectOption('tier');
     await page.locator('td[data-head="Duration (p50 / p95)"]').filter({ hasText: /\d/ }).waitFor();
     await page.locator('main table').getByRole('link', { name: 'default' }).first().click();
     await page.waitForURL(`${service.accountUrl}/requests?tier=default`);
@@ -215,7 +215,7 @@ for (const look of looks.filter(({ name }) => name === 'light, 1280 px' || name 
     await page.waitForURL(`${service.accountUrl}/requests?ending=finished`);
     await until(async () => (await page.locator('[data-row]').count()) === answered);
     await page.goto(`${service.accountUrl}/usage?by=key`);
-    await page.getByLabel('Divided by').selectOption('tag');
+    await page.getByLabel('Group by').selectOption('tag');
     await page.locator('main table').getByRole('link', { name: tag }).click();
     await page.waitForURL(`${service.accountUrl}/requests?tag=${tag}`);
     await until(async () => (await page.locator('[data-row]').count()) === answered);

@@ -11,6 +11,7 @@ import { formatHour, formatMinute, timeZone } from '../../format/date.ts';
 import { formatCompact, formatMilliseconds } from '../../format/number.ts';
 import { useText } from '../../i18n/text.ts';
 import type { OperatorSystemTexts } from './messages/en.ts';
+import styles from './operator-system.module.css';
 import { systemRoute } from './routes.ts';
 
 const BarChart = lazy(() => import('../../components/charts.tsx').then((charts) => ({ default: charts.BarChart })));
@@ -165,13 +166,13 @@ interface OneChart {
 }
 
 const Chart = (props: OneChart) => (
-  <div>
+  <div className={styles['chart']}>
     <h3>{props.title}</h3>
     <BarChart {...props} format={count} />
   </div>
 );
 const Times = (props: OneChart) => (
-  <div>
+  <div className={styles['chart']}>
     <h3>{props.title}</h3>
     <LineChart {...props} format={formatMilliseconds} />
   </div>
