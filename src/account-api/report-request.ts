@@ -61,8 +61,9 @@ export const spanQuery = {
 export const reportQuery = Type.Object({
   ...spanQuery,
   bucket_width: Type.Optional(
-    Type.Enum([...bucketWidths], {
-      description: 'Minutes, hours or days of the time zone of the account; minutes for a day at most.',
+    Type.Enum([...bucketWidths, 'all'], {
+      description:
+        'Minutes, hours or days of the time zone of the account; minutes for a day at most. `all`: the whole span in one.',
       default: '1d',
     }),
   ),
@@ -152,7 +153,7 @@ export async function askedReport(call: Asked): Promise<AskedReport> {
 
 const rowDaysMax = 32;
 
-/** The buckets of a page. Throws like `askedReport`. */
+/** The buckets of a page; of `all` there is one, however long the span. Throws like `askedReport`. */
 export async function askedBuckets(call: {
   readonly account: Call['account'];
   readonly services: Call['services'];
@@ -163,7 +164,8 @@ export async function askedBuckets(call: {
   const timeZone = await timeZoneOf(call);
   const now = call.services.operations.now();
   const to = query.end_time === undefined ? Math.ceil((now + 1) / 1000) * 1000 : query.end_time * 1000;
-  const start = query.start_time === undefined ? usualStart(timeZone, width, to) : query.start_time * 1000;
+  const start =
+    query.start_time === undefined ? usualStart(timeZone, width === 'all' ? '1d' : width, to) : query.start_time * 1000;
   if (start >= to)
     throw new ApiError('unsupported_value', 'start_time must be before end_time.', { param: 'start_time' });
   if (width === '1m' && to - start > dayMs)
@@ -177,6 +179,7 @@ export async function askedBuckets(call: {
   const from = query.page === undefined ? start : Number(query.page) * 1000;
   if (from < start || from >= to)
     throw new ApiError('unsupported_value', 'This report has no such page.', { param: 'page' });
+  if (width === 'all') return { timeZone, bounds: [from, to], nextFrom: undefined };
   const [usual, most] = pages[width];
   const bounds = bucketBounds(timeZone, width, { from, to }, Math.min(query.limit ?? usual, most));
   const end = bounds.at(-1)!;

@@ -253,6 +253,10 @@ test('a page of a report has at most 366 days, 168 hours or the minutes of a day
       const { data, has_more: hasMore } = (await get(`${path}?${query}`)) as unknown as Buckets;
       assert.deepEqual([data.length, hasMore], [most, width !== '1m'], `${path}, ${width}`);
     }
+  for (const path of ['/v1/usage', '/v1/costs', '/v1/errors']) {
+    const { data, has_more: hasMore } = (await get(`${path}?${from(10_000)}&bucket_width=all`)) as unknown as Buckets;
+    assert.deepEqual([data.length, hasMore], [1, false], path);
+  }
   for (const query of [`${from(2)}&bucket_width=1m`, `${from(1)}&bucket_width=1m&limit=1441`])
     assert.ok([400, 422].includes((await host.ask('GET', `/v1/usage?${query}`, { key: owner })).status), query);
 });
@@ -308,6 +312,26 @@ test('usage and costs are reported in the days of the account, in pages, also wh
       ],
       [['glm', 'usage', 1_000]],
     ]);
+  }
+  // In one piece, the largest groups first, or these alone.
+  for (const [query, groups] of [
+    [
+      '',
+      [
+        ['glm', 3],
+        ['qwen', 1],
+      ],
+    ],
+    ['&top=1', [['glm', 3]]],
+    ['&top=1&model=qwen', [['qwen', 1]]],
+  ] as const) {
+    const { data } = (await get(`/v1/usage?${span}&bucket_width=all&group_by[]=model${query}`)) as unknown as Buckets;
+    assert.equal(data.length, 1);
+    assert.deepEqual(
+      data[0]!.results.map((one) => [one['model'], one['num_model_requests']]),
+      groups,
+      query,
+    );
   }
   const whole = (await get(`/v1/costs?${span}&model=glm&bucket_width=1h&limit=168`)) as unknown as Buckets;
   const amounts = whole.data.flatMap(({ results }) => results.map((one) => (one['amount'] as { value: string }).value));

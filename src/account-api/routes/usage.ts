@@ -278,12 +278,22 @@ export const usageRoutes: readonly AccountRoute[] = [
     summary: 'Get usage over time',
     description: `Tokens and requests, by the time when requests ended. The first bucket begins at start_time, the last ends at end_time. ${seen}`,
     access: everyRole,
-    query: reportQuery,
+    query: Type.Object({
+      ...reportQuery.properties,
+      top: Type.Optional(
+        Type.Integer({
+          minimum: 1,
+          maximum: 1000,
+          description: 'Of each bucket only so many groups: those with the most requests, the largest first.',
+        }),
+      ),
+    }),
     answers: [{ status: 200, description: 'A page of buckets.', schema: bucketPageSchema(usageFields) }],
     handle: async (call) => {
       const asked = await askedReport(call);
       const rows = await readable(call.services.operations.repositories.reportUsage(asked));
-      return bucketPage(asked, rows, usageResult);
+      const { top } = call.query;
+      return bucketPage(asked, top === undefined ? rows : largest(rows, top), usageResult);
     },
   }),
   route({
@@ -323,6 +333,17 @@ export const usageRoutes: readonly AccountRoute[] = [
     },
   }),
 ];
+
+function largest(rows: readonly ReportRow[], top: number): readonly ReportRow[] {
+  const taken = new Map<number, number>();
+  return rows
+    .toSorted((a, b) => Number(b.requests - a.requests))
+    .filter(({ bucket }) => {
+      const count = (taken.get(bucket) ?? 0) + 1;
+      taken.set(bucket, count);
+      return count <= top;
+    });
+}
 
 const latencyResult = ({ firstToken, total, ...groups }: LatencyRow) => {
   const { tag: _, ...named } = groupOf({ ...groups, tag: null });

@@ -53,10 +53,18 @@ class Typist implements Hands {
   }
 
   async pick(label: string, value: string): Promise<void> {
-    const field = fieldOf(this.person, label);
+    // The list of a picker has the name of its field.
+    const field = fieldOf(this.person, label).first();
     await this.tabTo(field);
-    for (let steps = 0; steps < 20 && (await field.inputValue()) !== value; steps++) await this.press('ArrowDown');
-    assert.equal(await field.inputValue(), value);
+    const isPicker = (await field.getAttribute('role')) === 'combobox';
+    const meant = async (): Promise<string | null> => {
+      if (!isPicker) return await field.inputValue();
+      const option = await field.getAttribute('aria-activedescendant');
+      return option === null ? null : await this.person.page.locator(`[id="${option}"]`).getAttribute('data-value');
+    };
+    for (let steps = 0; steps < 20 && (await meant()) !== value; steps++) await this.press('ArrowDown');
+    assert.equal(await meant(), value);
+    if (isPicker) await this.press('Enter');
   }
 
   /** Month, day and year: Chromium was installed in English, whatever the page says. */

@@ -33,7 +33,10 @@ class Clicker implements Hands {
   }
 
   async pick(label: string, value: string): Promise<void> {
-    await fieldOf(this.person, label).selectOption(value);
+    const field = fieldOf(this.person, label);
+    if ((await field.getAttribute('role')) !== 'combobox') return void (await field.selectOption(value));
+    await field.click();
+    await this.person.page.locator(`[role=option][data-value="${value}"]`).click();
   }
 
   async date(label: string | RegExp, day: string): Promise<void> {

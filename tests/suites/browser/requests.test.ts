@@ -135,7 +135,8 @@ for (const look of looks.filter(({ name }) => name === 'light, 1280 px' || name 
     // Back by one of its labels, with a filter that nothing matches.
     await page.getByRole('link', { name: tag }).click();
     await page.waitForURL(`${service.accountUrl}/requests?tag=${tag}`);
-    await page.getByLabel('State').selectOption('crashed');
+    await page.getByLabel('State').click();
+    await page.locator('[role=option][data-value=crashed]').click();
     await person.reads('No request matches');
     await person.look();
     await page.getByRole('button', { name: 'Clear the filters' }).click();

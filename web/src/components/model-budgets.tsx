@@ -124,6 +124,6 @@ export function useModelBudgetFacts(of: Budgets): readonly (readonly [string, st
       limit: formatMoney(limit ?? 0),
     });
     const renewal = `${t('renews')} ${t(resets[reset ?? 'total'])}`;
-    return [t('onModel', { what: t('budget'), model }), `${spent}, ${renewal}`] as const;
+    return [t('onModel', { what: t('budget'), model }), `${spent} · ${renewal}`] as const;
   });
 }

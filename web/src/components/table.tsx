@@ -1,5 +1,5 @@
-import { useEffect, useRef } from 'react';
-import type { ReactNode } from 'react';
+import { useEffect, useLayoutEffect, useRef, useState } from 'react';
+import type { MouseEvent, ReactNode } from 'react';
 
 import type { AppTexts } from '../app/messages/en.ts';
 import type { ListResult } from '../api/use-api.ts';
@@ -15,7 +15,7 @@ export interface Column<Row> {
   readonly cell: (row: Row) => ReactNode;
   /** Figures: at the right. */
   readonly number?: boolean;
-  /** The name of the row: holds its link. */
+  /** The name of the row: its link is the link of the whole row, and the only one. */
   readonly main?: boolean;
   /** Buttons and menus: without a title on a phone. */
   readonly bare?: boolean;
@@ -34,7 +34,8 @@ interface DataTableProps<Row> {
 
 /**
  * A list as a table, page after page. `j` and `k` walk through its rows, Enter opens the first link of a row
- * (`app/keyboard.ts` finds them by `data-row`).
+ * (`app/keyboard.ts` finds them by `data-row`). The link covers its row; what is copied or has a tip lies above it; the
+ * latter passes clicks on. The header of the table stays below the header of the page.
  */
 export function DataTable<Row>({ label, columns, list, keyOf, empty }: DataTableProps<Row>) {
   const t = useText<AppTexts>('app');
@@ -50,8 +51,8 @@ export function DataTable<Row>({ label, columns, list, keyOf, empty }: DataTable
   return (
     <>
       {error !== null && <ErrorNote error={error} onRetry={list.retry} />}
-      <div className={styles['scroll']}>
-        <table className={styles['table']} aria-label={label}>
+      <Scrolled>
+        <table className={styles['table']} aria-label={label} onClick={passOn} onAuxClick={passOn}>
           <thead>
             <tr>
               {columns.map(({ head, number }) => (
@@ -81,7 +82,7 @@ export function DataTable<Row>({ label, columns, list, keyOf, empty }: DataTable
             ))}
           </tbody>
         </table>
-      </div>
+      </Scrolled>
       {list.hasMore && (
         <div className={styles['foot']}>
           <MoreButton list={list}>{t('loadMore')}</MoreButton>
@@ -89,6 +90,38 @@ export function DataTable<Row>({ label, columns, list, keyOf, empty }: DataTable
       )}
     </>
   );
+}
+
+/** Scrolls by itself only as long as the table is too wide: what scrolls keeps its header from those around it. */
+function Scrolled({ children }: { readonly children: ReactNode }) {
+  const place = useRef<HTMLDivElement>(null);
+  const [isWide, setWide] = useState(false);
+  useLayoutEffect(() => {
+    const { current: box } = place;
+    if (box === null) return undefined;
+    const measure = (): void => setWide(box.firstElementChild!.getBoundingClientRect().width > box.clientWidth + 1);
+    measure();
+    const observer = new ResizeObserver(measure);
+    observer.observe(box);
+    observer.observe(box.firstElementChild!);
+    return () => observer.disconnect();
+  }, []);
+  return (
+    <div ref={place} className={classes(styles['scroll'], isWide && styles['isWide'])}>
+      {children}
+    </div>
+  );
+}
+
+/** A click on what has a tip is one on the link of its row; an id is for selecting. A browser that is told to opens a tab. */
+function passOn(event: MouseEvent<HTMLTableElement>): void {
+  const { target, button } = event;
+  if (!(target instanceof Element) || event.defaultPrevented || button > 1) return;
+  if (target.closest('td :is(a, button, input, select, label, summary, code, [tabindex])') !== null) return;
+  const link = target.closest('[data-row]')?.querySelector<HTMLAnchorElement>(`.${styles['main']} a`);
+  if (link === undefined || link === null || getSelection()?.isCollapsed === false) return;
+  if (button === 1 || event.ctrlKey || event.metaKey || event.shiftKey) window.open(link.href, '_blank', 'noopener');
+  else link.click();
 }
 
 /** Also comes into sight by scrolling: then the next page is fetched before anybody presses it. */

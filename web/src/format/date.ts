@@ -11,7 +11,7 @@ type Style = 'date' | 'time' | 'short' | 'full';
 const styles: Readonly<Record<Style, Intl.DateTimeFormatOptions>> = {
   date: { dateStyle: 'medium' },
   time: { timeStyle: 'medium' },
-  short: { dateStyle: 'short', timeStyle: 'short' },
+  short: { dateStyle: 'short', timeStyle: 'medium' },
   full: { dateStyle: 'medium', timeStyle: 'long' },
 };
 

@@ -1,4 +1,4 @@
-import { useState } from 'react';
+import { Link } from '@tanstack/react-router';
 
 import { useList, useSend } from '../../api/use-api.ts';
 import { Badge } from '../../components/badge.tsx';
@@ -14,6 +14,7 @@ import { DataTable } from '../../components/table.tsx';
 import type { Column } from '../../components/table.tsx';
 import { toast } from '../../components/toast.tsx';
 import { useText } from '../../i18n/text.ts';
+import { endpointRoute } from './routes.ts';
 import { indented } from './indented.ts';
 import type { Delivery } from './events.ts';
 import type { AlertTexts } from './messages/en.ts';
@@ -30,7 +31,8 @@ const states: Readonly<Record<Delivery['state'], readonly [keyof AlertTexts, Ton
 export function Deliveries({ of: id }: { readonly of: string }) {
   const t = useText<AlertTexts>('alerts');
   const list = useList('/v1/webhook_endpoints/{id}/deliveries', { path: { id } }, { every: 2000 });
-  const [openId, setOpenId] = useState<string>();
+  const { delivery: openId } = endpointRoute.useSearch();
+  const navigate = endpointRoute.useNavigate();
   // As it is now: a delivery that is open changes while one looks at it.
   const open = list.rows.find((delivery) => delivery.id === openId);
   const columns: readonly Column<Delivery>[] = [
@@ -38,9 +40,14 @@ export function Deliveries({ of: id }: { readonly of: string }) {
       head: t('event'),
       main: true,
       cell: (delivery) => (
-        <button type="button" className={styles['row']} onClick={() => setOpenId(delivery.id)}>
+        <Link
+          className={styles['row']}
+          to={`/alerts/webhooks/${id}`}
+          search={{ delivery: delivery.id } as never}
+          resetScroll={false}
+        >
           {delivery.type}
-        </button>
+        </Link>
       ),
     },
     { head: t('state'), cell: (delivery) => <State of={delivery} /> },
@@ -58,7 +65,9 @@ export function Deliveries({ of: id }: { readonly of: string }) {
         keyOf={(delivery) => delivery.id}
         empty={<EmptyState title={t('noDeliveries')}>{t('noDeliveriesText')}</EmptyState>}
       />
-      {open !== undefined && <DeliveryDialog of={open} onClose={() => setOpenId(undefined)} />}
+      {open !== undefined && (
+        <DeliveryDialog of={open} onClose={() => void navigate({ search: {} as never, resetScroll: false })} />
+      )}
     </Panel>
   );
 }

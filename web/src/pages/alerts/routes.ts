@@ -1,6 +1,6 @@
 import { createRoute } from '@tanstack/react-router';
 
-import { flag, searchOf } from '../../app/filters.ts';
+import { flag, searchOf, text } from '../../app/filters.ts';
 import { shellRoute } from '../../app/roots.tsx';
 
 export const alertsRoute = createRoute({
@@ -13,4 +13,6 @@ export const alertsRoute = createRoute({
 export const endpointRoute = createRoute({
   getParentRoute: () => shellRoute,
   path: '/alerts/webhooks/$id',
+  /** `delivery`: the one whose dialog is open. */
+  validateSearch: searchOf({ delivery: text }),
 });

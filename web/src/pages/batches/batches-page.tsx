@@ -1,3 +1,4 @@
+import { Link } from '@tanstack/react-router';
 import { useState } from 'react';
 
 import { mayMakeKeys, useSession } from '../../api/session.ts';
@@ -18,6 +19,7 @@ import { DataTable } from '../../components/table.tsx';
 import type { Column } from '../../components/table.tsx';
 import { Tabs } from '../../components/tabs.tsx';
 import { useText } from '../../i18n/text.ts';
+import { batchesRoute } from './routes.ts';
 import { downloadCode, snippetsFor } from './batch-code.ts';
 import type { BatchTexts } from './messages/en.ts';
 import styles from './batches.module.css';
@@ -48,7 +50,8 @@ export default function BatchesPage() {
 function Batches() {
   const t = useText<BatchTexts>('batches');
   const list = useList('/v1/batch_runs', undefined, { every: 3_000, pageSize: 20 });
-  const [openId, setOpenId] = useState<string>();
+  const { batch: openId } = batchesRoute.useSearch();
+  const navigate = batchesRoute.useNavigate();
   // As it is now: a batch that is open goes on while one looks at it.
   const open = list.rows.find(({ id }) => id === openId);
   const columns: readonly Column<Batch>[] = [
@@ -56,9 +59,9 @@ function Batches() {
       head: t('batch'),
       main: true,
       cell: ({ id }) => (
-        <button type="button" className={styles['name']} onClick={() => setOpenId(id)}>
+        <Link className={styles['name']} to="/batches" search={{ batch: id } as never} resetScroll={false} title={id}>
           {`${id.slice(0, id.indexOf('_') + 9)}…`}
-        </button>
+        </Link>
       ),
     },
     { head: t('state'), cell: (batch) => <State of={batch} /> },
@@ -70,7 +73,9 @@ function Batches() {
   return (
     <Panel flush>
       <DataTable label={t('title')} columns={columns} list={list} keyOf={({ id }) => id} empty={<HowTo />} />
-      {open !== undefined && <BatchDialog of={open} onClose={() => setOpenId(undefined)} />}
+      {open !== undefined && (
+        <BatchDialog of={open} onClose={() => void navigate({ search: {} as never, resetScroll: false })} />
+      )}
     </Panel>
   );
 }

@@ -43,7 +43,14 @@ export default function OutboxPage() {
         </div>
       ),
     },
-    { head: t('to'), cell: ({ to }) => <div className={styles['clipped']}>{to}</div> },
+    {
+      head: t('to'),
+      cell: ({ to }) => (
+        <div className={styles['clipped']} title={to}>
+          {to}
+        </div>
+      ),
+    },
     { head: t('kind'), cell: ({ kind }) => <code>{kind}</code> },
     {
       head: t('state'),

@@ -18,6 +18,7 @@ const moment: Read<number> = (written) => {
 
 /** Those that serve. */
 export const tiers = ['priority', 'default', 'flex', 'batch'] as const;
+export type Tier = (typeof tiers)[number];
 
 /** `from` and `to`, in unix seconds, count instead of `since` where one of them is there. */
 const reportFilters = {
@@ -32,6 +33,7 @@ const reportFilters = {
 };
 /** Refused requests are in no sum. */
 export const states = [...endingNames, 'refused'] as const;
+export type State = (typeof states)[number];
 export const requestFilters = { ...reportFilters, ending: oneOf(states), error: text };
 export type RequestFilter = SearchOf<typeof requestFilters>;
 /** `by`: what the report is divided by. `show`: the figure that is drawn. */

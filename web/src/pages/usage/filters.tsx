@@ -1,15 +1,18 @@
-import { useId, useState } from 'react';
-import type { KeyboardEvent, ReactNode } from 'react';
+import { useState } from 'react';
+import type { ReactNode } from 'react';
 
-import { useKeys, useMembers } from '../../api/known.ts';
+import { useKeyNames, useKeys, useMembers } from '../../api/known.ts';
 import { mayPay, useSession } from '../../api/session.ts';
 import { useGet } from '../../api/use-api.ts';
 import { useEndingName } from '../../components/ending.tsx';
 import { controlClass, Field, MoreFields, Select } from '../../components/form.tsx';
+import { Picker } from '../../components/picker.tsx';
+import type { PickerOption } from '../../components/picker.tsx';
 import { wallSeconds, wallText } from '../../format/date.ts';
 import { useText } from '../../i18n/text.ts';
 import { isNarrow, periods, states, tiers, usualPeriod } from './filter.ts';
-import type { Period, RequestFilter, Span } from './filter.ts';
+import type { Period, RequestFilter, Span, State, Tier } from './filter.ts';
+import { useCounts } from './use-counts.ts';
 import type { UsageTexts } from './messages/en.ts';
 import styles from './usage.module.css';
 
@@ -36,8 +39,6 @@ const periodTexts: Readonly<Record<Period, keyof UsageTexts>> = {
 export function Filters({ filter, span, zone, onChange, withEndings, children }: FiltersProps) {
   const t = useText<UsageTexts>('usage');
   const { may } = useSession();
-  const nameOf = useEndingName();
-  const [isMore, setMore] = useState(false);
   const isOwn = filter.from !== undefined || filter.to !== undefined;
   const set = (changes: RequestFilter): void => onChange({ ...filter, ...changes });
   const setPeriod = (chosen: string): void => {
@@ -46,6 +47,7 @@ export function Filters({ filter, span, zone, onChange, withEndings, children }:
     else set({ since: since === usualPeriod ? undefined : since, from: undefined, to: undefined });
   };
   const sees = may(mayPay);
+  const shown = { filter, span };
   return (
     <div className={styles['filters']} data-filter="">
       <div className={styles['fields']}>
@@ -61,37 +63,19 @@ export function Filters({ filter, span, zone, onChange, withEndings, children }:
         />
         {isOwn && <Moment label={t('from')} at={filter.from} zone={zone} onChange={(from) => set({ from })} />}
         {isOwn && <Moment label={t('to')} at={filter.to} zone={zone} onChange={(to) => set({ to })} />}
-        <ModelField value={filter.model} onChange={(model) => set({ model })} />
-        <KeyField value={filter.key} onChange={(key) => set({ key })} />
-        <Select
-          label={t('state')}
-          value={filter.ending ?? ''}
-          options={[
-            { value: '', text: t('all') },
-            ...states
-              .filter((one) => withEndings === true || one !== 'refused')
-              .map((one) => ({ value: one, text: one === 'refused' ? t('refused') : nameOf(one) })),
-          ]}
-          onChange={(event) => set({ ending: states.find((one) => one === event.target.value) })}
-        />
-        <Select
-          label={t('tier')}
-          value={filter.tier ?? ''}
-          options={[{ value: '', text: t('all') }, ...tiers.map((one) => ({ value: one, text: one }))]}
-          onChange={(event) => set({ tier: tiers.find((one) => one === event.target.value) })}
-        />
+        <ModelField of={shown} onChange={(model) => set({ model })} />
+        <KeyField of={shown} onChange={(key) => set({ key })} />
+        <StateField of={shown} withRefused={withEndings === true} onChange={(ending) => set({ ending })} />
+        <TierField of={shown} onChange={(tier) => set({ tier })} />
       </div>
       <MoreFields
         summary={t('moreFilters')}
-        onOpen={() => setMore(true)}
         open={filter.tag !== undefined || filter.user !== undefined || filter.error !== undefined}
       >
         <div className={styles['fields']}>
-          <Typed label={t('tag')} value={filter.tag} onChange={(tag) => set({ tag })} />
-          {sees && <PersonField wanted={isMore} value={filter.user} onChange={(user) => set({ user })} />}
-          {withEndings === true && (
-            <Typed label={t('errorCode')} value={filter.error} onChange={(error) => set({ error })} />
-          )}
+          <TagField of={shown} onChange={(tag) => set({ tag })} />
+          {sees && <PersonField of={shown} onChange={(user) => set({ user })} />}
+          {withEndings === true && <ErrorField of={shown} onChange={(error) => set({ error })} />}
         </div>
       </MoreFields>
       {isNarrow(filter) && (
@@ -107,106 +91,123 @@ export function Filters({ filter, span, zone, onChange, withEndings, children }:
   );
 }
 
-interface FieldProps<Value> {
-  readonly value: Value | undefined;
+interface FieldProps<Value extends string = string> {
+  readonly of: { readonly filter: RequestFilter; readonly span: Span };
   readonly onChange: (value: Value | undefined) => void;
 }
 
-/** A text that counts once it is whole: with Enter, or when one leaves the field. */
-function Typed({
-  label,
-  value,
-  onChange,
-  onFocus,
-  suggestions,
-}: FieldProps<string> & {
-  readonly label: string;
-  readonly onFocus?: () => void;
-  readonly suggestions?: readonly string[];
-}) {
-  const id = useId();
-  const commit = (typed: string): void => {
-    const wanted = typed.trim() === '' ? undefined : typed.trim();
-    if (wanted !== value) onChange(wanted);
-  };
-  return (
-    <Field label={label}>
-      {(control) => (
-        <>
-          <input
-            className={controlClass}
-            key={value}
-            defaultValue={value ?? ''}
-            maxLength={128}
-            autoComplete="off"
-            list={suggestions === undefined ? undefined : id}
-            onFocus={onFocus}
-            onBlur={(event) => commit(event.target.value)}
-            onKeyDown={(event: KeyboardEvent<HTMLInputElement>) => {
-              if (event.key === 'Enter') commit(event.currentTarget.value);
-            }}
-            {...control}
-          />
-          {suggestions !== undefined && (
-            <datalist id={id}>
-              {suggestions.map((one) => (
-                <option key={one} value={one} />
-              ))}
-            </datalist>
-          )}
-        </>
-      )}
-    </Field>
-  );
+/** Whether a list was opened, and the counts of what is in it: asked for from then on. */
+function useOpened(of: FieldProps['of'], by: Parameters<typeof useCounts>[1]) {
+  const [isOpened, setOpened] = useState(false);
+  const counts = useCounts(of, by, isOpened);
+  return { isOpened, counts, onOpen: () => setOpened(true) };
 }
+
+/** Those that occur, the most frequent first, and then the others that are known, and the one that is chosen. */
+function optionsOf(
+  counts: ReadonlyMap<string, number> | undefined,
+  known: readonly string[],
+  value: string | undefined,
+  nameOf: (id: string) => string | undefined = () => undefined,
+): readonly PickerOption[] {
+  const ids = new Set([...(counts?.keys() ?? []), ...known, ...(value === undefined ? [] : [value])]);
+  return [...ids].map((id) => ({
+    value: id,
+    text: nameOf(id) ?? id,
+    count: counts === undefined ? undefined : (counts.get(id) ?? 0),
+  }));
+}
+
+/** All that there can be, in their own order. */
+const fixedOptions = (
+  counts: ReadonlyMap<string, number> | undefined,
+  values: readonly string[],
+  textOf: (value: string) => string,
+): readonly PickerOption[] =>
+  values.map((value) => ({
+    value,
+    text: textOf(value),
+    count: counts === undefined ? undefined : (counts.get(value) ?? 0),
+  }));
 
 /** Models that are gone have requests too, so any name may be typed. */
-function ModelField(props: FieldProps<string>) {
+function ModelField({ of, onChange }: FieldProps) {
   const t = useText<UsageTexts>('usage');
-  const [isWanted, setWanted] = useState(false);
-  const { data } = useGet('/v1/models/prices', undefined, { enabled: isWanted });
+  const { isOpened, counts, onOpen } = useOpened(of, 'model');
+  const { data } = useGet('/v1/models/prices', undefined, { enabled: isOpened });
+  const { model } = of.filter;
+  const options = optionsOf(counts, data?.data.map((one) => one.model) ?? [], model);
+  return <Picker label={t('model')} kind="free" value={model} options={options} onOpen={onOpen} onChange={onChange} />;
+}
+
+function KeyField({ of, onChange }: FieldProps) {
+  const t = useText<UsageTexts>('usage');
+  const { counts, onOpen } = useOpened(of, 'key');
+  const known = useKeys();
+  const { key } = of.filter;
+  const nameOf = useKeyNames([...(counts?.keys() ?? []), ...(key === undefined ? [] : [key])]);
+  const ids = known.map(({ id }) => id);
+  const options = optionsOf(counts, ids, key, nameOf);
+  return <Picker label={t('key')} value={key} options={options} onOpen={onOpen} onChange={onChange} />;
+}
+
+function StateField({ of, withRefused, onChange }: FieldProps<State> & { readonly withRefused: boolean }) {
+  const t = useText<UsageTexts>('usage');
+  const endingName = useEndingName();
+  const { counts, onOpen } = useOpened(of, 'ending');
+  const known = states.filter((one) => withRefused || one !== 'refused');
   return (
-    <Typed
-      label={t('model')}
-      onFocus={() => setWanted(true)}
-      suggestions={data?.data.map(({ model }) => model) ?? []}
-      {...props}
+    <Picker
+      label={t('state')}
+      kind="fixed"
+      value={of.filter.ending}
+      options={fixedOptions(counts, known, (one) => (one === 'refused' ? t('refused') : endingName(one)))}
+      onOpen={onOpen}
+      onChange={(chosen) => onChange(states.find((one) => one === chosen))}
     />
   );
 }
 
-function KeyField({ value, onChange }: FieldProps<string>) {
+function TierField({ of, onChange }: FieldProps<Tier>) {
   const t = useText<UsageTexts>('usage');
-  return <Chosen label={t('key')} of={useKeys()} value={value} onChange={onChange} />;
-}
-
-/** `wanted`: it can be seen. */
-function PersonField({ wanted, value, onChange }: FieldProps<string> & { readonly wanted: boolean }) {
-  const t = useText<UsageTexts>('usage');
-  const people = useMembers(wanted || value !== undefined);
-  return <Chosen label={t('person')} of={people} value={value} onChange={onChange} />;
-}
-
-interface ChosenProps extends FieldProps<string> {
-  readonly label: string;
-  readonly of: readonly { readonly id: string; readonly name: string }[];
-}
-
-function Chosen({ label, of, value, onChange }: ChosenProps) {
-  const t = useText<UsageTexts>('usage');
-  // A link may name what the list does not have.
-  const isListed = value === undefined || of.some(({ id }) => id === value);
+  const { counts, onOpen } = useOpened(of, 'tier');
   return (
-    <Select
-      label={label}
-      value={value ?? ''}
-      options={[
-        { value: '', text: t('all') },
-        ...of.map(({ id, name }) => ({ value: id, text: name })),
-        ...(isListed ? [] : [{ value, text: value }]),
-      ]}
-      onChange={(event) => onChange(event.target.value === '' ? undefined : event.target.value)}
+    <Picker
+      label={t('tier')}
+      kind="fixed"
+      value={of.filter.tier}
+      options={fixedOptions(counts, tiers, (one) => one)}
+      onOpen={onOpen}
+      onChange={(chosen) => onChange(tiers.find((one) => one === chosen))}
     />
+  );
+}
+
+function TagField({ of, onChange }: FieldProps) {
+  const t = useText<UsageTexts>('usage');
+  const { counts, onOpen } = useOpened(of, 'tag');
+  const { tag } = of.filter;
+  const options = optionsOf(counts, [], tag);
+  return <Picker label={t('tag')} kind="free" value={tag} options={options} onOpen={onOpen} onChange={onChange} />;
+}
+
+function PersonField({ of, onChange }: FieldProps) {
+  const t = useText<UsageTexts>('usage');
+  const { isOpened, counts, onOpen } = useOpened(of, 'person');
+  const { user } = of.filter;
+  const people = useMembers(isOpened || user !== undefined);
+  const ids = people.map(({ id }) => id);
+  const options = optionsOf(counts, ids, user, (id) => people.find((one) => one.id === id)?.name);
+  return <Picker label={t('person')} value={user} options={options} onOpen={onOpen} onChange={onChange} />;
+}
+
+function ErrorField({ of, onChange }: FieldProps) {
+  const t = useText<UsageTexts>('usage');
+  const { counts, onOpen } = useOpened(of, 'error');
+  const { error } = of.filter;
+  const options = optionsOf(counts, [], error);
+  return (
+    <Picker label={t('errorCode')} kind="free" value={error} options={options} onOpen={onOpen} onChange={onChange} />
   );
 }
 

@@ -371,12 +371,12 @@ function GroupTable({ of: shown, groups }: GroupsProps) {
         return behind(group, by === 'key' ? <KeyName id={id} name={nameOf(id)} /> : <Name of={nameOf(id) ?? id} />);
       },
     },
-    { head: t('requests'), number: true, cell: (group) => behind(group, <Count value={group.sums.requests} />) },
+    figure(t('requests'), 'requests'),
     figure(t('input'), 'input'),
     figure(t('cached'), 'cached'),
     figure(t('output'), 'output'),
     figure(t('reasoning'), 'reasoning'),
-    { head: t('charged'), number: true, cell: (group) => behind(group, <Money microcents={group.sums.cost} />) },
+    { head: t('charged'), number: true, cell: ({ sums }) => <Money microcents={sums.cost} /> },
     ...(latencies === undefined
       ? []
       : (['first_token', 'total'] as const).map((time): Column<Group> => ({
