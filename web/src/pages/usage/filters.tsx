@@ -6,8 +6,8 @@ import { mayPay, useSession } from '../../api/session.ts';
 import { useGet } from '../../api/use-api.ts';
 import { useEndingName } from '../../components/ending.tsx';
 import { controlClass, Field, MoreFields, Select } from '../../components/form.tsx';
-import { Picker } from '../../components/picker.tsx';
-import type { PickerOption } from '../../components/picker.tsx';
+import { Picker } from './picker.tsx';
+import type { PickerOption } from './picker.tsx';
 import { wallSeconds, wallText } from '../../format/date.ts';
 import { useText } from '../../i18n/text.ts';
 import { isNarrow, periods, states, tiers, usualPeriod } from './filter.ts';
@@ -137,7 +137,17 @@ function ModelField({ of, onChange }: FieldProps) {
   const { data } = useGet('/v1/models/prices', undefined, { enabled: isOpened });
   const { model } = of.filter;
   const options = optionsOf(counts, data?.data.map((one) => one.model) ?? [], model);
-  return <Picker label={t('model')} kind="free" value={model} options={options} onOpen={onOpen} onChange={onChange} />;
+  return (
+    <Picker
+      label={t('model')}
+      all={t('all')}
+      kind="free"
+      value={model}
+      options={options}
+      onOpen={onOpen}
+      onChange={onChange}
+    />
+  );
 }
 
 function KeyField({ of, onChange }: FieldProps) {
@@ -148,7 +158,7 @@ function KeyField({ of, onChange }: FieldProps) {
   const nameOf = useKeyNames([...(counts?.keys() ?? []), ...(key === undefined ? [] : [key])]);
   const ids = known.map(({ id }) => id);
   const options = optionsOf(counts, ids, key, nameOf);
-  return <Picker label={t('key')} value={key} options={options} onOpen={onOpen} onChange={onChange} />;
+  return <Picker label={t('key')} all={t('all')} value={key} options={options} onOpen={onOpen} onChange={onChange} />;
 }
 
 function StateField({ of, withRefused, onChange }: FieldProps<State> & { readonly withRefused: boolean }) {
@@ -159,6 +169,7 @@ function StateField({ of, withRefused, onChange }: FieldProps<State> & { readonl
   return (
     <Picker
       label={t('state')}
+      all={t('all')}
       kind="fixed"
       value={of.filter.ending}
       options={fixedOptions(counts, known, (one) => (one === 'refused' ? t('refused') : endingName(one)))}
@@ -174,6 +185,7 @@ function TierField({ of, onChange }: FieldProps<Tier>) {
   return (
     <Picker
       label={t('tier')}
+      all={t('all')}
       kind="fixed"
       value={of.filter.tier}
       options={fixedOptions(counts, tiers, (one) => one)}
@@ -188,7 +200,17 @@ function TagField({ of, onChange }: FieldProps) {
   const { counts, onOpen } = useOpened(of, 'tag');
   const { tag } = of.filter;
   const options = optionsOf(counts, [], tag);
-  return <Picker label={t('tag')} kind="free" value={tag} options={options} onOpen={onOpen} onChange={onChange} />;
+  return (
+    <Picker
+      label={t('tag')}
+      all={t('all')}
+      kind="free"
+      value={tag}
+      options={options}
+      onOpen={onOpen}
+      onChange={onChange}
+    />
+  );
 }
 
 function PersonField({ of, onChange }: FieldProps) {
@@ -198,7 +220,9 @@ function PersonField({ of, onChange }: FieldProps) {
   const people = useMembers(isOpened || user !== undefined);
   const ids = people.map(({ id }) => id);
   const options = optionsOf(counts, ids, user, (id) => people.find((one) => one.id === id)?.name);
-  return <Picker label={t('person')} value={user} options={options} onOpen={onOpen} onChange={onChange} />;
+  return (
+    <Picker label={t('person')} all={t('all')} value={user} options={options} onOpen={onOpen} onChange={onChange} />
+  );
 }
 
 function ErrorField({ of, onChange }: FieldProps) {
@@ -207,7 +231,15 @@ function ErrorField({ of, onChange }: FieldProps) {
   const { error } = of.filter;
   const options = optionsOf(counts, [], error);
   return (
-    <Picker label={t('errorCode')} kind="free" value={error} options={options} onOpen={onOpen} onChange={onChange} />
+    <Picker
+      label={t('errorCode')}
+      all={t('all')}
+      kind="free"
+      value={error}
+      options={options}
+      onOpen={onOpen}
+      onChange={onChange}
+    />
   );
 }
 

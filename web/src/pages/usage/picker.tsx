@@ -2,12 +2,11 @@
 import { useEffect, useId, useState } from 'react';
 import type { KeyboardEvent } from 'react';
 
-import type { AppTexts } from '../app/messages/en.ts';
-import { formatNumber } from '../format/number.ts';
-import { useText } from '../i18n/text.ts';
-import { classes } from './classes.ts';
-import { controlClass, Field } from './form.tsx';
-import { ChevronIcon } from './icons.tsx';
+import { formatNumber } from '../../format/number.ts';
+import { useLanguage } from '../../i18n/text.ts';
+import { classes } from '../../components/classes.ts';
+import { controlClass, Field } from '../../components/form.tsx';
+import { ChevronIcon } from '../../components/icons.tsx';
 import styles from './picker.module.css';
 
 export interface PickerOption {
@@ -19,6 +18,8 @@ export interface PickerOption {
 
 interface PickerProps {
   readonly label: string;
+  /** What stands for no choice. */
+  readonly all: string;
   /** undefined: all of them. */
   readonly value: string | undefined;
   readonly options: readonly PickerOption[];
@@ -33,8 +34,8 @@ interface PickerProps {
 const shownMax = 100;
 
 /** The pattern `combobox` of the ARIA practices: the focus stays in the field, and arrows, Enter and Escape are for the list. */
-export function Picker({ label, value, options, onChange, onOpen, kind }: PickerProps) {
-  const t = useText<AppTexts>('app');
+export function Picker({ label, all, value, options, onChange, onOpen, kind }: PickerProps) {
+  useLanguage();
   const id = useId();
   const [isOpen, setOpen] = useState(false);
   /** undefined: nothing was typed since it was opened. */
@@ -50,6 +51,7 @@ export function Picker({ label, value, options, onChange, onOpen, kind }: Picker
   ];
   const at = current === undefined ? -1 : shown.findIndex((one) => one?.value === current.value);
   const setAt = (index: number): void => setCurrent(index < 0 ? undefined : { value: shown[index]?.value });
+  const isListed = isOpen && shown.length > 0;
   useEffect(() => {
     if (isOpen) document.getElementById(`${id}-${at}`)?.scrollIntoView({ block: 'nearest' });
   }, [id, isOpen, at]);
@@ -78,8 +80,8 @@ export function Picker({ label, value, options, onChange, onOpen, kind }: Picker
     if (at >= 0) return choose(shown[at]?.value);
     if (typed === undefined) return close();
     const next = meant();
-    const isListed = next === undefined || options.some((one) => one.value === next);
-    const found = isListed ? next : (matching[0]?.value ?? next);
+    const isKnown = next === undefined || options.some((one) => one.value === next);
+    const found = isKnown ? next : (matching[0]?.value ?? next);
     if (found !== false) choose(found);
   };
   const onKeyDown = (event: KeyboardEvent<HTMLInputElement>): void => {
@@ -104,7 +106,7 @@ export function Picker({ label, value, options, onChange, onOpen, kind }: Picker
       if (next !== undefined) setAt(next);
     }
   };
-  const textOf = (one: PickerOption | undefined): string => one?.text ?? t('all');
+  const textOf = (one: PickerOption | undefined): string => one?.text ?? all;
   return (
     <Field label={label}>
       {(control) => (
@@ -114,15 +116,15 @@ export function Picker({ label, value, options, onChange, onOpen, kind }: Picker
               className={classes(controlClass, styles['field'])}
               {...control}
               role="combobox"
-              aria-expanded={isOpen}
-              aria-controls={isOpen ? `${id}-list` : undefined}
+              aria-expanded={isListed}
+              aria-controls={isListed ? `${id}-list` : undefined}
               aria-activedescendant={isOpen && at >= 0 ? `${id}-${at}` : undefined}
               aria-autocomplete={kind === 'fixed' ? 'none' : 'list'}
               readOnly={kind === 'fixed'}
               maxLength={128}
               autoComplete="off"
               spellCheck={false}
-              placeholder={t('all')}
+              placeholder={all}
               value={typed ?? chosen?.text ?? value ?? ''}
               title={chosen?.text ?? value}
               onClick={() => (isOpen && kind === 'fixed' ? close() : open())}
@@ -141,7 +143,7 @@ export function Picker({ label, value, options, onChange, onOpen, kind }: Picker
             />
             <ChevronIcon />
           </div>
-          {isOpen && (
+          {isListed && (
             <div id={`${id}-list`} role="listbox" aria-label={label} className={styles['list']}>
               {shown.map((one, index) => (
                 // The keyboard is at the field, which says which one is meant.
@@ -160,11 +162,6 @@ export function Picker({ label, value, options, onChange, onOpen, kind }: Picker
                   {one?.count !== undefined && <small>{formatNumber(one.count)}</small>}
                 </div>
               ))}
-              {(matching.length > shownMax || shown.length === 0) && (
-                <div role="option" aria-selected={false} aria-disabled className={styles['none']}>
-                  {t(shown.length === 0 ? 'noneFound' : 'typeForMore')}
-                </div>
-              )}
             </div>
           )}
         </div>
