@@ -8,6 +8,7 @@ import { createHash } from 'node:crypto';
 import fs from 'node:fs';
 import path from 'node:path';
 import { gzipSync } from 'node:zlib';
+import { importSources } from './bundle.mjs';
 import { referencePages } from './docs-site/reference.mjs';
 import { escaped, searchFrame, sitePage } from './docs-site/page.mjs';
 import { isStarted, readJson, root, say, setup } from './setup.mjs';
@@ -73,34 +74,39 @@ function hashOfSources(documents) {
 /** `files`: path below the site → its text; `documents`: the files of the repository that it was made of. */
 export async function siteFiles() {
   const { Marked } = await import('marked');
+  const [{ measure }] = await importSources('src/inference/images/measure.ts');
+  const tools = { Marked, measure };
   const documents = new Map();
   const waiting = [start];
   for (let file = waiting.shift(); file !== undefined; file = waiting.shift()) {
     if (documents.has(file)) continue;
-    const document = parseDocument(Marked, file, slugOf(file), textOf(file));
+    const document = parseDocument(tools, file, slugOf(file), textOf(file));
     documents.set(file, document);
     waiting.push(...document.links.flatMap(({ target }) => (target.endsWith('.md') ? [target] : [])));
   }
   checkLinks(documents);
-  const reference = (await referencePages()).map(({ slug, text }) => parseDocument(Marked, slug, slug, text));
+  const reference = (await referencePages()).map(({ slug, text }) => parseDocument(tools, slug, slug, text));
   const groups = [...contentsOf(documents.get(start)), { title: 'Reference', pages: reference }];
   const pages = [...documents.values(), ...reference].map((page) => ({ ...page, html: page.print() }));
-  const drawings = [...documents.values()].flatMap(({ links }) =>
-    links.flatMap(({ target }) => (target.endsWith('.svg') ? [target] : [])),
-  );
+  const imagesOf = (ending) =>
+    [...documents.values()].flatMap(({ links }) =>
+      links.flatMap(({ target }) => (target.endsWith(ending) ? [target] : [])),
+    );
+  const [drawings, pictures] = [imagesOf('.svg'), imagesOf('.webp')];
   const style = fs.readFileSync(path.join(root, 'scripts', 'docs-site', 'site.css'), 'utf8');
   const styleName = `site-${hashOf(style)}.css`;
   const files = {
     ...Object.fromEntries(pages.map((page) => [`${page.slug}.html`, sitePage(page, groups, styleName)])),
     ...Object.fromEntries(pages.map(({ slug, markdown }) => [`${slug}.md`, markdown])),
     ...Object.fromEntries(drawings.map((file) => [file.replace(/^docs\//, ''), textOf(file)])),
+    ...Object.fromEntries(pictures.map((file) => [file.replace(/^docs\//, ''), bytesOf(file)])),
     [styleName]: style,
     [frame]: searchFrame(groups, styleName),
     [index]: JSON.stringify(pages.flatMap(searchEntries)),
     'llms.txt': llmsText(groups),
     'llms-full.txt': pages.map(({ markdown }) => markdown.trimEnd()).join('\n\n---\n\n') + '\n',
   };
-  return { files, documents: [...documents.keys(), ...drawings] };
+  return { files, documents: [...documents.keys(), ...drawings, ...pictures] };
 }
 
 const slugs = { [start]: 'index', 'README.md': 'readme', 'docs/decisions/README.md': 'decisions' };
@@ -118,8 +124,10 @@ const addressOf = (file) => (file === start ? '/docs' : `/docs/${slugOf(file)}`)
 /** The text without comments, which are for tests and for `npm run check -- --fix`. */
 const textOf = (file) => fs.readFileSync(path.join(root, file), 'utf8').replaceAll(/^<!--[^]*?-->\n?/gm, '');
 
+const bytesOf = (file) => fs.readFileSync(path.join(root, file));
+
 /** `print()` returns the HTML; `sections` is what the search finds; `links` are those to files of the repository. */
-function parseDocument(Marked, file, slug, text) {
+function parseDocument({ Marked, measure }, file, slug, text) {
   const marked = new Marked({ gfm: true });
   const links = [];
   const sections = [];
@@ -141,10 +149,12 @@ function parseDocument(Marked, file, slug, text) {
       // Our pages have no HTML: what looks like it is a placeholder such as <account id>.
       html: ({ text: words }) => escaped(words),
       // In the page itself a drawing has the colours of the page (site.css) instead of its own, which GitHub shows.
-      image: ({ drawing }) =>
-        textOf(drawing)
-          .replace(/<style>.*?<\/style>\n/, '')
-          .replace('<svg', '<svg class="drawing"'),
+      image: ({ drawing, picture, text: words }) =>
+        picture === undefined
+          ? textOf(drawing)
+              .replace(/<style>.*?<\/style>\n/, '')
+              .replace('<svg', '<svg class="drawing"')
+          : pictureHtml(picture, words, measure),
       // Scrollable elements can be reached with the keyboard.
       code: ({ text: words }) => `<pre tabindex="0"><code>${escaped(words)}\n</code></pre>\n`,
       heading({ tokens: inner, depth, anchor }) {
@@ -175,10 +185,20 @@ function resolveLink(token, file, links) {
     throw new Error(`${file} links to ${token.href}, which is not there`);
   links.push({ target, anchor, href: token.href });
   if (token.type === 'image' && target.endsWith('.svg')) token.drawing = target;
+  else if (token.type === 'image' && target.endsWith('.webp')) token.picture = target;
   else if (!target.endsWith('.md')) {
     token.type = 'codespan';
     token.text = token.text.replaceAll('`', '');
   } else token.href = addressOf(target) + (anchor === undefined ? '' : `#${anchor}`);
+}
+
+/** With its size, so that nothing moves when it arrives. */
+function pictureHtml(file, words, measure) {
+  const bytes = bytesOf(file);
+  const measured = measure({ length: bytes.length, at: (start, count) => bytes.subarray(start, start + count) });
+  if (typeof measured === 'string') throw new Error(`${file} ${measured}`);
+  const { width, height } = measured.size;
+  return `<img src="/${file}" width="${width}" height="${height}" loading="lazy" alt="${escaped(words)}">`;
 }
 
 function checkLinks(documents) {
@@ -225,7 +245,7 @@ const searchEntries = ({ slug, title, sections }) =>
     heading,
     text: text
       .replaceAll(/^ *```\w*$/gm, ' ')
-      .replaceAll(/[`*|]+|\]\([^)]*\)|^\s*[-:| ]+$/gm, ' ')
+      .replaceAll(/[`*|]+|!\[|\]\([^)]*\)|^\s*[-:| ]+$/gm, ' ')
       .replaceAll(/\s+/g, ' ')
       .slice(0, 4000),
   }));
@@ -244,21 +264,24 @@ const types = {
   '.css': 'text/css; charset=utf-8',
   '.md': 'text/markdown; charset=utf-8',
   '.svg': 'image/svg+xml',
+  '.webp': 'image/webp',
   '.txt': 'text/plain; charset=utf-8',
 };
 
 const hashOf = (text) => createHash('sha256').update(text).digest('hex').slice(0, 16);
 
 /**
- * Writes a file and its compressed form, and returns its entry in the manifest: a request then costs one read. Brotli takes ten
- * times as long for a tenth less.
+ * Writes a file and its compressed form, which pictures do not need, and returns its entry in the manifest: a request then costs one read.
+ * Brotli takes ten times as long for a tenth less.
  */
-function write(file, text) {
-  const [plain, gz] = [Buffer.from(text), gzipSync(text)];
+function write(file, content) {
+  const [plain, gz] = [Buffer.from(content), gzipSync(content)];
   fs.mkdirSync(path.dirname(file), { recursive: true });
   fs.writeFileSync(file, plain);
+  const entry = { type: types[path.extname(file)], bytes: plain.length, etag: `W/"${hashOf(content)}"` };
+  if (gz.length > 0.9 * plain.length) return entry;
   fs.writeFileSync(`${file}.gz`, gz);
-  return { type: types[path.extname(file)], bytes: plain.length, gz: gz.length, etag: `W/"${hashOf(text)}"` };
+  return { ...entry, gz: gz.length };
 }
 
 if (isStarted(import.meta.url)) {

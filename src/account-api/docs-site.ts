@@ -78,10 +78,10 @@ function fileAt(path: string): string | undefined {
   return /\.[a-z]+$/.test(name) ? name : `${name}.html`;
 }
 
-/** Allows our style and our search, nothing else, and no script. */
+/** Allows our style, our pictures and our search, nothing else, and no script. */
 const headers = {
   'content-security-policy':
-    "default-src 'none'; style-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
+    "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
 } as const;
 
 /** `index#run-it` → `/docs#run-it`: that page has one address. */

@@ -37,6 +37,7 @@ test('the documentation of this repository', async (t) => {
   mkdirSync(join(folder, 'empty'));
 
   const pages = new Map<string, string>();
+  const pictures = new Set<string>();
   await t.test('has no dead link, no script, and a twin of every page', async () => {
     const waiting = ['/docs'];
     const links: (readonly [string, string])[] = [];
@@ -47,7 +48,11 @@ test('the documentation of this repository', async (t) => {
       const html = await answer.text();
       pages.set(path, html);
       if (!path.startsWith('/docs') || !answer.headers.get('content-type')?.startsWith('text/html')) continue;
-      assert.doesNotMatch(html, /<script|javascript:|<[^>]*\s(src|on\w+|style)=/, path);
+      const withoutPictures = html.replaceAll(/<img src="(\/docs\/pictures\/[\w-]+\.webp)" /g, (_, picture: string) => {
+        pictures.add(picture);
+        return '<img ';
+      });
+      assert.doesNotMatch(withoutPictures, /<script|javascript:|<[^>]*\s(src|on\w+|style)=/, path);
       const policy = answer.headers.get('content-security-policy') ?? '';
       // Pages of errors bring their style in themselves.
       assert.match(policy, /^default-src 'none'; style-src '(self|unsafe-inline)'/, path);
@@ -66,6 +71,25 @@ test('the documentation of this repository', async (t) => {
       const twin = pages.get(path === '/docs' ? '/docs/index.md' : `${path}.md`);
       assert.match(twin ?? '', /^# /, path);
     }
+  });
+
+  await t.test('has its pictures, which its policy allows, with their sizes and what they show', async () => {
+    assert.ok(pictures.size >= 6, `${pictures.size} pictures`);
+    for (const picture of pictures) {
+      const answer = await get(picture, { 'accept-encoding': 'gzip' });
+      assert.deepEqual(
+        [answer.status, answer.headers.get('content-type'), answer.headers.get('content-encoding')],
+        [200, 'image/webp', null],
+        picture,
+      );
+      assert.equal(Buffer.from(await answer.arrayBuffer()).toString('latin1', 8, 12), 'WEBP', picture);
+    }
+    const { headers } = await get('/docs/tutorial-sell');
+    assert.match(headers.get('content-security-policy') ?? '', /; img-src 'self';/);
+    const shown = [...pages.get('/docs/tutorial-sell')!.matchAll(/<img [^>]*>/g)].map(([image]) => image);
+    assert.ok(shown.length >= 6);
+    for (const image of shown)
+      assert.match(image, / width="\d{3,4}" height="\d{3,4}" loading="lazy" alt="[^"]{60,}">$/);
   });
 
   await t.test('is compressed, and sent again only when it has changed', async () => {

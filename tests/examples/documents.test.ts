@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
-import { chmodSync, cpSync, existsSync, mkdirSync, readFileSync, readdirSync, writeFileSync } from 'node:fs';
+import { chmodSync, cpSync, existsSync, mkdirSync, readFileSync, readdirSync, writeFileSync, statSync } from 'node:fs';
 import { basename, delimiter, dirname, join, relative } from 'node:path';
 import { after, describe, test } from 'node:test';
 
@@ -20,7 +20,7 @@ import { assertMigrated, assertSameModels } from './migrated.ts';
  * - `<!-- example: config -->`: a whole tokenhouse.yaml; the boot code takes it.
  * - `<!-- example: commands -->`: shell commands, run beside a service of the document's own; all of them succeed. The addresses of the
  *   default ports mean that service, `tkh_…` its first key, `TOKENHOUSE_URL` and `TOKENHOUSE_KEY` both; the address of the
- *   quickstart's vLLM means a server that answers like one.
+ *   quickstart's vLLM means a server that answers like one. A tutorial is followed in one terminal: what a block has set, the next has.
  *   What is in `tests/examples/files/<document>/` is in the folder where they run.
  * - `<!-- example: program -->` in docs/clients.md and the first quickstart: `tests/clients/examples.test.ts` runs it.
  * - `<!-- example: python -->`: the suite `python` runs it.
@@ -120,7 +120,7 @@ describe('the documents', () => {
 
   test('begin with quickstarts of at most 30 lines', () => {
     const quickstarts = documents.filter((file) => basename(file).startsWith('quickstart-'));
-    assert.equal(quickstarts.length, 5);
+    assert.equal(quickstarts.length, 4);
     for (const file of quickstarts) {
       // As they are read: comments are for these tests.
       const lines = readFileSync(join(root, file), 'utf8')
@@ -141,11 +141,31 @@ describe('the documents', () => {
       const sentences = sentencesOf(readFileSync(join(root, file), 'utf8'));
       const mean = sentences.reduce((sum, one) => sum + lengthOf(one), 0) / sentences.length;
       assert.ok(mean <= 16, `${file}: ${mean.toFixed(1)} words in a sentence, on average`);
-      const isForNewcomers = file === 'README.md' || basename(file).startsWith('quickstart-');
+      const isForNewcomers = file === 'README.md' || /^(quickstart|tutorial)-/.test(basename(file));
       for (const sentence of sentences) {
         assert.doesNotMatch(sentence, ours, file);
         assert.ok(lengthOf(sentence) <= (isForNewcomers ? 40 : 60), `${file}: ${sentence}`);
       }
+    }
+  });
+
+  test('show every picture that there is, small, and say what it shows', () => {
+    const folder = join(root, 'docs', 'pictures');
+    const shown = new Set<string>();
+    for (const file of documents) {
+      const text = readFileSync(join(root, file), 'utf8');
+      for (const [, name = ''] of text.matchAll(/pictures\/([\w-]+\.webp)/g)) shown.add(name);
+      for (const [image, words = ''] of text.matchAll(/!\[([^\]]*)\]\([^)]+\.webp\)/g))
+        assert.ok(
+          words.length > 60 && /^[^|]*\.$/.test(words),
+          `${file}: ${image} needs a text for who does not see it`,
+        );
+    }
+    const there = readdirSync(folder);
+    assert.deepEqual([...shown].toSorted(), there.toSorted());
+    for (const name of there) {
+      const bytesMax = name.startsWith('console-') ? 150_000 : 60_000;
+      assert.ok(statSync(join(folder, name)).size <= bytesMax, `${name} has more than ${bytesMax} bytes`);
     }
   });
 
@@ -236,8 +256,11 @@ async function checkConfig({ text, where, language }: Example): Promise<void> {
 
 async function checkCommands({ text, where, language }: Example, expected: number): Promise<void> {
   assert.equal(language, 'sh', where);
-  const { service, shims, vllm } = await serviceFor(where.split(':')[0] ?? where);
-  const script = text
+  const file = where.split(':')[0] ?? where;
+  const { service, shims, vllm } = await serviceFor(file);
+  const isTutorial = basename(file).startsWith('tutorial-');
+  const kept = join(service.folder, 'variables');
+  const script = (isTutorial ? `set -a\n[ ! -f ${kept} ] || . ${kept}\n${text}export -p > ${kept}\n` : text)
     .replaceAll('http://10.0.0.5:8000/v1', (address) => vllm?.url ?? address)
     .replaceAll('VLLM_KEY=…', 'VLLM_KEY=sk-example')
     .replaceAll(/http:\/\/(localhost|127\.0\.0\.1):8080/g, service.url)
