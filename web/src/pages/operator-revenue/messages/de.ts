@@ -13,7 +13,7 @@ const de: Translated<OperatorRevenueTexts> = {
   input: 'Eingabe',
   lead: 'Was über alle Konten berechnet wurde, was es gekostet hat, und was bleibt. Monate sind die von UTC.',
   margin: 'Marge',
-  marginNote: 'von {n} von {all} Zeilen, deren Kosten bekannt sind',
+  marginNote: 'von {n} der {all} Zeilen sind die Kosten bekannt',
   model: 'Modell',
   month: 'Monat',
   noCosts: 'Was Tokens kosten, steht in der Konfiguration: models[].costs.',

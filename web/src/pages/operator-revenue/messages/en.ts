@@ -12,7 +12,7 @@ const en = {
   input: 'Input',
   lead: 'What was charged across all accounts, what it cost you, and what is left. Months are in UTC.',
   margin: 'Margin',
-  marginNote: 'of {n} of {all} rows, whose costs are known',
+  marginNote: '{n} of {all} rows have known costs',
   model: 'Model',
   month: 'Month',
   noCosts: 'What tokens cost you is written in the configuration: models[].costs.',
