@@ -5,10 +5,10 @@
  */
 export const lineBudgets: Readonly<Record<string, number>> = {
   src: 5,
-  'src/account-api': 12383,
+  'src/account-api': 12364,
   'src/accounts': 4813,
-  'src/app': 5569,
-  'src/billing': 7031,
+  'src/app': 5580,
+  'src/billing': 7032,
   'src/catalog': 719,
   'src/cli': 11228,
   'src/config': 5816,
@@ -31,7 +31,7 @@ export const lineBudgets: Readonly<Record<string, number>> = {
   'src/notifications': 591,
   'src/platform': 7511,
   'src/prove': 1231,
-  'src/store': 22248,
+  'src/store': 22253,
   'src/tax': 150,
 };
 

@@ -14,9 +14,9 @@ import { verifyLedger } from '../../src/store/verify/verify.ts';
 export const uuid = uuidMaker();
 
 /** Stores to be closed before the folders of a test are removed: Node runs a test's `after` hooks in the order of their registration. */
-const openStores = new WeakMap<TestContext, Set<Pick<SqliteStore, 'close'>>>();
+const openStores = new WeakMap<Pick<TestContext, 'after'>, Set<Pick<SqliteStore, 'close'>>>();
 
-export function temporaryFolder(t: TestContext): string {
+export function temporaryFolder(t: Pick<TestContext, 'after'>): string {
   const folder = mkdtempSync(join(tmpdir(), 'tokenhouse-store-'));
   t.after(async () => {
     await Promise.all([...(openStores.get(t) ?? [])].map((store) => store.close()));

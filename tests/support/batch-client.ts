@@ -93,8 +93,18 @@ export class BatchClient {
     return await this.create(await this.upload(jsonl(lines)), more);
   }
 
+  /** Asked again while the store does not answer in time, as clients do. */
   async get(id: string): Promise<BatchObject> {
-    return (await (await this.send(`/batches/${id}`)).json()) as BatchObject;
+    for (let tries = 0; ; tries++) {
+      const answer = await this.send(`/batches/${id}`);
+      const batch = (await answer.json()) as BatchObject;
+      const seconds = Number(answer.headers.get('retry-after'));
+      if (answer.ok || seconds === 0 || tries === 20) {
+        assert.ok(answer.ok, JSON.stringify(batch));
+        return batch;
+      }
+      await new Promise((resolve) => setTimeout(resolve, seconds * 1_000));
+    }
   }
 
   async cancel(id: string): Promise<BatchObject> {

@@ -88,10 +88,15 @@ export async function claimBatchLines(
     .limit(limit);
   if (skipsLocked) waiting = waiting.forUpdate().skipLocked();
   const claimed = await db
+    // A subquery that locks may be read again for each row of the table, and takes other rows each time: then it has no limit.
+    .with(
+      (cte) => cte('free_line').materialized(),
+      () => waiting,
+    )
     .updateTable('batch_line')
     .set({ state: 'running', owner, requestId: null, result: null })
     .where('batchId', '=', id)
-    .where('line', 'in', waiting)
+    .where('line', 'in', (is) => is.selectFrom('free_line').select('line'))
     .where(isWaiting)
     .where((is) => {
       const batch = is.selectFrom('batch').select('id').where('id', '=', id).where('status', '=', 'in_progress');

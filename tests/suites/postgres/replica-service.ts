@@ -53,7 +53,7 @@ export function serviceOn(
 
 /** Three replicas of a new database. */
 export async function replicasOf(
-  t: TestContext,
+  t: Pick<TestContext, 'after'>,
   server: PostgresServer,
   options: Parameters<typeof serviceOn>[1],
 ): Promise<{ readonly replicas: readonly [TestService, TestService, TestService]; readonly ledger: TestLedger }> {
