@@ -1,5 +1,4 @@
-import type { Usage } from '../generation/event.ts';
-import { costMicrocents, type Prices } from '../catalog/pricing.ts';
+import { costMicrocents, type PricedUsage, type Prices } from '../catalog/pricing.ts';
 import { balanceAt, modelSubject, type Balance, type Budget, type BudgetOwner } from '../store/budget.ts';
 
 /** What a hold is made for: the payer, the largest possible prompt and completion, and the token prices. */
@@ -82,26 +81,24 @@ export function budgetsOf({
 export const holdStepTokens = 2_048;
 
 /** What a plan pays for. */
-export const everything: Usage = {
+export const everything: PricedUsage = {
   promptTokens: Infinity,
   cachedTokens: Infinity,
   completionTokens: Infinity,
-  reasoningTokens: Infinity,
 };
 
 export interface Estimate {
   readonly amount: bigint;
   /** The largest usage that the amount pays for. */
-  readonly covered: Usage;
+  readonly covered: PricedUsage;
 }
 
 /** Bounded estimate of the fitted request: its input, plus the smaller of its output and one step. */
 export function estimate(bill: Bill, promptTokens: number): Estimate {
-  const covered: Usage = {
+  const covered: PricedUsage = {
     promptTokens,
     cachedTokens: 0,
     completionTokens: Math.min(bill.completionTokensMax, holdStepTokens),
-    reasoningTokens: 0,
   };
   return { amount: costMicrocents(covered, bill.prices), covered };
 }

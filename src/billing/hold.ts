@@ -1,4 +1,4 @@
-import { costMicrocents } from '../catalog/pricing.ts';
+import { costMicrocents, type PricedUsage } from '../catalog/pricing.ts';
 import { ApiError } from '../platform/errors.ts';
 import type { Usage } from '../generation/event.ts';
 import type { Ledger, UsageRow } from '../store/ledger.ts';
@@ -73,12 +73,12 @@ export class Hold {
   readonly #services: HoldServices;
   readonly #openLimit: Deadline;
   #heldMicrocents: bigint;
-  #covered: Usage;
+  #covered: PricedUsage;
   #state: 'open' | 'lost' | 'settled' = 'open';
   /** Its row has been priced, so the amount it holds is fixed. */
   #isClosing = false;
 
-  constructor(bill: Bill, heldMicrocents: bigint, covered: Usage, funds: Funds, services: HoldServices) {
+  constructor(bill: Bill, heldMicrocents: bigint, covered: PricedUsage, funds: Funds, services: HoldServices) {
     this.#bill = bill;
     this.#funds = funds;
     this.#heldMicrocents = heldMicrocents;
@@ -112,11 +112,10 @@ export class Hold {
     const most = this.#bill.completionTokensMax;
     const isAhead = ahead(usage.completionTokens, marginTokens, most) <= covered.completionTokens;
     if (isAhead && usage.promptTokens <= covered.promptTokens) return true;
-    const wanted: Usage = {
+    const wanted: PricedUsage = {
       promptTokens: Math.max(usage.promptTokens, covered.promptTokens),
       cachedTokens: 0,
       completionTokens: ahead(usage.completionTokens, holdStepTokens, most),
-      reasoningTokens: 0,
     };
     const missing = costMicrocents(wanted, this.#bill.prices) - this.#heldMicrocents;
     return this.#takeMore(missing, (taken) => this.#extend(usage, wanted, missing, taken));
@@ -176,12 +175,9 @@ export class Hold {
     return undefined;
   }
 
-  #extend(usage: Usage, wanted: Usage, missing: bigint, taken: bigint): boolean {
+  #extend(usage: Usage, wanted: PricedUsage, missing: bigint, taken: bigint): boolean {
     this.#heldMicrocents += taken;
-    if (taken >= missing) {
-      this.#covered = wanted;
-      return true;
-    }
+    if (taken >= missing) this.#covered = wanted;
     return costMicrocents(usage, this.#bill.prices) <= this.#heldMicrocents;
   }
 

@@ -24,8 +24,11 @@ export function timesPrice(prices: Prices, part: bigint): Prices {
 
 const million = 1_000_000n;
 
+/** What has a price: reasoning is a part of the completion. */
+export type PricedUsage = Omit<Usage, 'reasoningTokens'>;
+
 /** Microcents: ceil(Σ tokens × price / 10⁶), summed exactly and rounded once. */
-export function costMicrocents(usage: Usage, prices: Prices): bigint {
+export function costMicrocents(usage: PricedUsage, prices: Prices): bigint {
   const sum =
     BigInt(usage.promptTokens - usage.cachedTokens) * prices.input +
     BigInt(usage.cachedTokens) * prices.cacheRead +

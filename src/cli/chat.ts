@@ -257,7 +257,6 @@ function costOf({ usage }: Answer, { prices }: Card): bigint | undefined {
       promptTokens: usage.prompt_tokens,
       cachedTokens: usage.prompt_tokens_details?.cached_tokens ?? 0,
       completionTokens: usage.completion_tokens,
-      reasoningTokens: 0,
     },
     prices,
   );

@@ -6,12 +6,13 @@ import { test } from 'node:test';
 
 import { refuseCrossSite } from '../../src/account-api/cross-site.ts';
 import type { AccountRoute, Principal, Role } from '../../src/account-api/route.ts';
-import { admit, provedForMs } from '../../src/account-api/senders.ts';
+import { admit } from '../../src/account-api/senders.ts';
 import type { AccountServices } from '../../src/account-api/services.ts';
 import { cookieOf, sessionCookie, signedValue } from '../../src/accounts/users/cookies.ts';
 import { ApiError } from '../../src/platform/errors.ts';
 
 const now = 1_800_000_000_000;
+const provedForMs = 900_000;
 const none: Principal = { kind: 'nobody' };
 const key = (role: Role, changes: object = {}): Principal => ({
   ...{ kind: 'key', keyId: 'key_1', name: 'k', accountId: 'acct_key', role, isOperator: false, isSuspended: false },

@@ -7,8 +7,8 @@ import { budgetsOf, type Bill } from '../../src/billing/bill.ts';
 import { balanceAt, modelSubject } from '../../src/store/budget.ts';
 import type { Budget, BudgetPeriod } from '../../src/store/budget.ts';
 import { differencesOf, uuid } from '../store/fixture.ts';
-import { costOf, used } from './bills.ts';
-import { accountId, openCounter, modelId, billOf, receiptOf, refusalOf } from './budget-books.ts';
+import { bill, costOf, used } from './bills.ts';
+import { accountId, openCounter, modelId, userId, billOf, receiptOf, refusalOf } from './budget-books.ts';
 import type { Subject } from './budget-books.ts';
 
 const dayMs = 86_400_000;
@@ -154,7 +154,7 @@ test('an extension takes as much as the smallest balance has, and gives the rest
 /** A key with 100 tokens a month for each of two models, and what is free of both and of the credit. */
 async function twoModels(t: TestContext) {
   const { counter, key, at, give } = await scene(t);
-  const each = costOf(0, 100);
+  const each = 100n;
   const modelBudgets = new Map<string, Budget>();
   for (const model of ['a', 'b']) {
     await give({ of: 'key', id: modelSubject(key.id, model), budget: undefined }, per(each));
@@ -166,15 +166,17 @@ async function twoModels(t: TestContext) {
     key: { id: key.id, modelBudgets },
     model: { id: model },
     completionTokensMax: tokens,
+    // A microcent for each of its tokens.
+    prices: { input: 0n, output: 1_000_000n, cacheRead: 0n },
   });
   const free = (): readonly bigint[] =>
     [balanceAt(modelSubject(key.id, 'a'), 'month', at).id, balanceAt(modelSubject(key.id, 'b'), 'month', at).id].map(
       (id) => counter.billing.freeMicrocents(id) ?? each,
     );
   const isFree = (ofA: number, ofB: number, held: number): void => {
-    assert.deepEqual(free(), [costOf(0, ofA), costOf(0, ofB)]);
-    assert.equal(counter.billing.freeMicrocents(accountId), price * 1_000n - costOf(0, held));
-    assert.equal(counter.billing.heldMicrocents, costOf(0, held));
+    assert.deepEqual(free(), [BigInt(ofA), BigInt(ofB)]);
+    assert.equal(counter.billing.freeMicrocents(accountId), price * 1_000n - BigInt(held));
+    assert.equal(counter.billing.heldMicrocents, BigInt(held));
   };
   return { counter, made, isFree };
 }
@@ -185,6 +187,7 @@ test('another model takes what is held from its own budget, and that of the firs
   isFree(90, 100, 10);
   const steps: readonly (readonly [string, number, boolean, number, number, number])[] = [
     ['b', 10, true, 100, 90, 10],
+    ['a', 11, true, 89, 100, 11],
     ['b', 25, true, 100, 75, 25],
     ['a', 30, true, 70, 100, 30],
     // What is held is never less than before.
@@ -264,6 +267,29 @@ test('a budget finds spent what its period was charged before it was set, and so
   await hold();
   await refusalOf(hold());
   assert.deepEqual(await differencesOf(counter.file), []);
+});
+
+test('each budget alone is held from: of the key, its member and the account, for all models and for the one', () => {
+  const budget = per(price);
+  const ofModel = new Map([[modelId.toLowerCase(), budget]]);
+  const plain = bill(accountId, 100, 10, { model: { id: modelId } });
+  const { key, account } = plain;
+  for (const [changes, of, model] of [
+    [{ key: { ...key, budget } }, 'key', undefined],
+    [{ key: { ...key, modelBudgets: ofModel } }, 'key', modelId],
+    [{ key: { ...key, member: { id: userId, budget } } }, 'member', undefined],
+    [{ account: { ...account, budget } }, 'account', undefined],
+    [{ account: { ...account, modelBudgets: ofModel } }, 'account', modelId],
+  ] as const) {
+    const budgets = budgetsOf({ ...plain, ...changes });
+    assert.deepEqual(
+      budgets?.map((one) => [one.of, one.modelId, one.budget]),
+      [[of, model, budget]],
+    );
+    assert.equal(budgetsOf({ ...plain, ...changes, plan: 'p' }), undefined);
+  }
+  assert.equal(budgetsOf(plain), undefined);
+  assert.equal(budgetsOf({ ...plain, key: { ...key, modelBudgets: new Map([['other', budget]]) } }), undefined);
 });
 
 test('what a plan covers touches no budget', async (t) => {

@@ -75,10 +75,10 @@ interface ActiveRequests {
 }
 
 /** A microcent for a token, so that a sum of tokens is what they cost. */
-const penny = { input: 1_000_000n, output: 1_000_000n, cacheRead: 1_000_000n };
+const penny = { input: 1_000_000n, output: 1_000_000n, cacheRead: 0n };
 
 /** The bill of the same request for a model with other prices. */
-const rebound = (of: Bill, step: Extract<Step, { do: 'rebind' }>): Bill => ({
+const rebound = (of: Bill, step: Omit<Extract<Step, { do: 'rebind' }>, 'do' | 'hold'>): Bill => ({
   ...of,
   model: { id: 'other' },
   prices: {
@@ -346,6 +346,21 @@ test('another model: a cheaper one keeps what is held and uses it up first, a de
   assert.deepEqual(await at(hold.rebind(cheap, prompt(credit + 1n))), is(credit, false));
   assert.deepEqual(await at(hold.rebind(cheap, prompt(credit))), is(credit));
   await hold.close(receipt(cheap, 0, 0, 'failed'));
+});
+
+test('what a plan pays for holds nothing, however long it is and whichever model serves it', async (t) => {
+  const { store, billing } = await openCounter(t);
+  await customer(store, 'acct_a', 100n);
+  const made = bill('acct_a', 10, 10, { plan: 'p' });
+  const hold = await billing.hold(made);
+  assert.equal(hold.cover(used(1_000, 100_000)), true);
+  assert.equal(
+    hold.rebind(rebound(made, { promptTokens: 10, completionTokensMax: 10, inputPrice: 9, outputPrice: 9 })),
+    true,
+  );
+  assert.deepEqual([hold.heldMicrocents, billing.heldMicrocents], [0n, 0n]);
+  await hold.settle(receipt(made, 1_000, 100_000, 'finished'));
+  assert.equal(await balanceOf(store, 'acct_a'), 100n);
 });
 
 for (const grows of ['its answer', 'another model'] as const)
