@@ -96,10 +96,11 @@ async function read(
 ): Promise<void> {
   const { recording } = answer;
   const { signal } = exchange;
-  const mark = (): void => {
+  const mark = (): boolean => {
     const { origin, servedBy } = answer;
     exchange.fallbackFrom = servedBy === undefined || servedBy === model.id ? undefined : model.id;
     exchange.repeatOf = origin !== undefined && (!isFirst || origin.isEarlier) ? origin.publicId : undefined;
+    return origin !== undefined;
   };
   if (!stream) {
     const body = await recording.follow(signal, () => true);
@@ -116,6 +117,7 @@ async function read(
       mark();
       return last;
     },
+    origin: mark,
     error: (error) => (answer.errorText ?? ((reported) => format.openStream(head).error(reported)))(error),
   };
   await respondStream(exchange, events);

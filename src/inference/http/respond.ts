@@ -33,6 +33,8 @@ export interface EventSource {
   run(emit: Emit): Promise<string>;
   /** The text to send instead when it rejects. */
   error(error: ErrorBody): string;
+  /** Notes for the head whose answer this is; false: it is not known yet, and the head waits for it. */
+  origin?(): boolean;
 }
 
 export function respondEvents(order: Order, head: ResponseHead, exchange: Generating): Promise<void> {
@@ -84,10 +86,16 @@ export async function respondStream(exchange: Exchange, events: EventSource): Pr
     }
     silence = keepAliveLimit.begin(keepAlive, Math.max(1, keepAliveMs - (performance.now() - writtenMs)));
   };
-  let silence: Deadline = host.deadlines.of(primeMs).begin(() => {
+  const primeLimit = host.deadlines.of(primeMs);
+  const prime = (): void => {
+    if (events.origin?.() === false) {
+      silence = primeLimit.begin(prime);
+      return;
+    }
     open().write(commentOf(exchange));
     writtenMs = performance.now();
-  });
+  };
+  let silence: Deadline = primeLimit.begin(prime);
   try {
     const last = await events.run((text) => {
       const out = writer ?? open();
@@ -104,7 +112,8 @@ export async function respondStream(exchange: Exchange, events: EventSource): Pr
     const reported = toApiError(error);
     exchange.error = reported;
     // §7.9, contracts §1.0: the error is the stream's last event.
-    if (!response.destroyed) response.end(events.error(errorBody(reported, exchange.sentId, host.options.accountUrl)));
+    if (!response.destroyed)
+      response.end(events.error(errorBody(reported, exchange.repeatOf ?? exchange.sentId, host.options.accountUrl)));
   } finally {
     silence.end();
   }
