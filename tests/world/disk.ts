@@ -21,8 +21,8 @@ const errors = {
 
 /** The tables that requests, batches, payments and their accounts are written to. */
 export const written = [
-  ...['usage', 'open_request', 'transfer', 'account', 'budget_balance', 'api_key', 'outbox'],
-  ...['batch', 'batch_line', 'file', 'idempotent_request', 'payment', 'receipt', 'demo_payment_object'],
+  ...['usage', 'open_request', 'transfer', 'account', 'budget_balance', 'change', 'idempotent_request'],
+  ...['batch', 'batch_line', 'file', 'topup', 'payment', 'payment_event', 'demo_payment_object'],
 ] as const;
 
 type Connection = InstanceType<typeof DatabaseSync>;

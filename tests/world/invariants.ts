@@ -168,8 +168,8 @@ function ofPrices(row: UsageRow): readonly string[] {
   if (row.ending === 'crashed') return row.costMicrocents === 0n ? [] : [`${row.publicId} has crashed and costs`];
   const list =
     ((BigInt(row.promptTokens) * card.input + BigInt(row.completionTokens) * card.output) * hundredths) / 100n;
-  const told = row.costMicrocents + row.unchargedMicrocents;
-  return list === told ? [] : [`${row.publicId} costs ${told}, not ${list} (${row.modelId}, ${row.tier})`];
+  const whole = row.costMicrocents + row.unchargedMicrocents;
+  return list === whole ? [] : [`${row.publicId} costs ${whole}, not ${list} (${row.modelId}, ${row.tier})`];
 }
 
 /** For a day an idempotency key is one request: one of its runs made the answer, and it alone is paid. */

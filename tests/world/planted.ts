@@ -8,7 +8,7 @@ export interface Planted {
   readonly file: string;
   /** A piece of the source, which is there once. */
   readonly good: string;
-  /** What takes its place; `ON` is true while the fault is switched on. */
+  /** What takes its place; `ON` is true while the fault is switched on, and is best asked last. */
   readonly bad: string;
 }
 
@@ -25,7 +25,7 @@ export const planted: readonly Planted[] = [
     what: 'the hold of a client that left is not released',
     file: 'inference/pipeline/run.ts',
     good: 'await hold.close(settled);',
-    bad: "if (!ON || ending !== 'client_left') await hold.close(settled);",
+    bad: "if (ending !== 'client_left' || !ON) await hold.close(settled);",
   },
   {
     name: 'failure-charged',
@@ -70,8 +70,8 @@ export const planted: readonly Planted[] = [
     what: 'a request counts towards the limits of its key a moment after it was admitted',
     file: 'billing/rate-limits/rate-limits.ts',
     good: 'return after(this.#counts.take(claims), (taking) => {',
-    bad: `if (ON && shares.length > 0) setTimeout(() => void this.#counts.take(shares), 400);
-    return after(this.#counts.take(ON ? slots : claims), (taking) => {`,
+    bad: `if (shares.length > 0 && ON) setTimeout(() => void this.#counts.take(shares), 400);
+    return after(this.#counts.take(shares.length > 0 && ON ? slots : claims), (taking) => {`,
   },
   {
     name: 'budget-missed',
@@ -121,7 +121,7 @@ export const planted: readonly Planted[] = [
     file: 'billing/payments/payments.ts',
     good: 'const record = this.#record(event, topup.id);\n',
     bad: `const record = this.#record(event, topup.id);
-    if (ON && news.kind === 'paid') {
+    if (news.kind === 'paid' && ON) {
       await repositories.recordPaymentEvent(record);
       (record as { id: string }).id += ' paid';
     }
@@ -132,7 +132,7 @@ export const planted: readonly Planted[] = [
     what: 'a day that a process did not finish is signed without the day before it',
     file: 'store/proofs/close-day.ts',
     good: 'const previous = last === undefined ? null',
-    bad: "const previous = last === undefined || (ON && done !== '' && after === undefined) ? null",
+    bad: "const previous = last === undefined || (done !== '' && after === undefined && ON) ? null",
   },
   {
     name: 'claim-given-up',
@@ -146,7 +146,7 @@ export const planted: readonly Planted[] = [
     what: 'the hold of a line that is cancelled stays',
     file: 'inference/pipeline/run.ts',
     good: 'await hold.close(settled);',
-    bad: "if (!ON || ending !== 'cancelled') await hold.close(settled);",
+    bad: "if (ending !== 'cancelled' || !ON) await hold.close(settled);",
   },
   {
     name: 'refund-halved',
@@ -167,7 +167,7 @@ export const planted: readonly Planted[] = [
     what: 'a request that is refused counts towards the other limits of its key',
     file: 'billing/rate-limits/rate-limits.ts',
     good: "if ('lacking' in taking) throw this.#refusal(taking.lacking, plan);",
-    bad: `if (ON && 'lacking' in taking) void this.#counts.take(claims.filter(({ rule }) => rule.kind !== 'running'));
+    bad: `if ('lacking' in taking && ON) void this.#counts.take(claims.filter(({ rule }) => rule.kind !== 'running'));
       if ('lacking' in taking) throw this.#refusal(taking.lacking, plan);`,
   },
   {
@@ -175,7 +175,7 @@ export const planted: readonly Planted[] = [
     what: 'every tier costs what the usual one does',
     file: 'inference/pipeline/place-order.ts',
     good: 'tierPricesAt(model, tier, call.account.rates, call.startedAt)',
-    bad: "tierPricesAt(model, ON ? 'default' : tier, call.account.rates, call.startedAt)",
+    bad: "tierPricesAt(model, tier !== 'default' && ON ? 'default' : tier, call.account.rates, call.startedAt)",
   },
   {
     name: 'deleted-early',
@@ -195,6 +195,14 @@ export const planted: readonly Planted[] = [
 
 /** The fault that is switched on; undefined: none. */
 export const switchedOn: { name: string | undefined } = { name: undefined };
+
+/** The faults whose places were come past: the others cannot have changed anything. */
+export const passed = new Set<string>();
+
+export const isOn = (name: string): boolean => {
+  passed.add(name);
+  return switchedOn.name === name;
+};
 
 /** For the build of the world. */
 export const plants = {
