@@ -373,10 +373,12 @@ const daysRoundsMax = 100;
 /** Sums usage for reports: hours once in each hour, since looking for missed ones reads something of every account. */
 function addingUp(store: Pick<Store, 'repositories' | 'now'>): () => Promise<void> {
   let summedIn: number | undefined;
+  let summedUntil: number | undefined;
   return async () => {
     const now = store.now();
     const hour = Math.floor(now / hourMs);
-    if (hour !== summedIn) await store.repositories.recomputeUsageHours({ now });
+    if (hour !== summedIn)
+      summedUntil = (await store.repositories.recomputeUsageHours({ now, since: summedUntil })).until ?? summedUntil;
     summedIn = hour;
     for (let rounds = 0; rounds < daysRoundsMax; rounds++)
       if (!(await store.repositories.recomputeUsageDays({})).isMore) return;

@@ -1,4 +1,5 @@
 import fc from 'fast-check';
+import type { KyselyPlugin } from 'kysely';
 import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { test } from 'node:test';
@@ -7,6 +8,7 @@ import type { UsageSum } from '../../src/store/repositories/usage-totals.ts';
 import { openConnection, openReadOnlyConnection } from '../../src/store/sqlite/connection.ts';
 import { migrationNames } from '../../src/store/migrations/migrate.ts';
 import { kyselyOn, openReadOnly } from '../../src/store/sqlite/dialect.ts';
+import { recomputeUsageHours } from '../../src/store/reports/roll-ups.ts';
 import { SqliteLedger } from '../../src/store/sqlite/ledger.ts';
 import { QueryWorker } from '../../src/store/sqlite/query-client.ts';
 import { repositoriesOn } from '../../src/store/repositories/repositories.ts';
@@ -238,7 +240,7 @@ test('sums come out the same from hours and from rows, for any span and grouping
   });
   for (const runsAfter of [undefined, 0, 2]) {
     if (runsAfter !== undefined)
-      assert.ok((await store.repositories.recomputeUsageHours({ now: now + runsAfter * hourMs })) > 0);
+      assert.ok((await store.repositories.recomputeUsageHours({ now: now + runsAfter * hourMs })).written > 0);
     await fc.assert(
       fc.asyncProperty(ask, async ({ from, span, by, accountId, modelId }) => {
         const to = from + span;
@@ -275,7 +277,7 @@ test('hours that a stopped service has missed are written at its next run, each 
   const start = Date.UTC(2026, 0, 1);
   const settleAt = (at: number) => store.ledger.settle(usage('acct_a', 1n, { startedAt: at, endedAt: at }));
   await settleAt(start);
-  const runAt = (now: number) => store.repositories.recomputeUsageHours({ now });
+  const runAt = async (now: number) => (await store.repositories.recomputeUsageHours({ now })).written;
   assert.equal(await runAt(start + 2 * hourMs - 1), 0, 'charges of its last minutes may be missing');
   await settleAt(start + 120_000);
   await settleAt(start + 5 * hourMs);
@@ -283,6 +285,30 @@ test('hours that a stopped service has missed are written at its next run, each 
   assert.equal(await runAt(start + 100 * hourMs), 0);
   const [total] = await store.repositories.sumUsage({ from: start, to: start + 100 * hourMs });
   assert.equal(total!.requests, 3);
+
+  // A quiet service, and one whose clock was ahead: the time that was looked at is not read again, whatever comes after it is.
+  let statements = 0;
+  const counting: KyselyPlugin = {
+    transformQuery: ({ node }) => (statements++, node),
+    transformResult: ({ result }) => Promise.resolve(result),
+  };
+  const db = kyselyOn(openReadOnlyConnection(file)).withPlugin(counting);
+  t.after(() => db.destroy());
+  const statementsOf = async (since: number | undefined): Promise<number> => {
+    statements = 0;
+    const { until } = await recomputeUsageHours(db, { now: start + 1000 * hourMs, since });
+    assert.equal(until, start + 999 * hourMs);
+    return statements;
+  };
+  const all = await statementsOf(undefined);
+  assert.ok((await statementsOf(start + 998 * hourMs)) < all / 10, `${all} without`);
+  assert.equal(await statementsOf(start + 1001 * hourMs), all);
+  await settleAt(start + 1000 * hourMs);
+  const later = await store.repositories.recomputeUsageHours({
+    now: start + 1100 * hourMs,
+    since: start + 999 * hourMs,
+  });
+  assert.equal(later.written, 1);
   assert.deepEqual(await differencesOf(file), []);
 });
 

@@ -211,7 +211,10 @@ function repositoriesOf(db: Kysely<Database>, ledger: PostgresLedger): Repositor
     ...(named as unknown as Repositories),
     // Concurrent runs would overwrite each other, possibly with the older sums last; one run serves all.
     recomputeUsageHours: async (request) =>
-      (await unlessOthersDo(db, usageHoursLock, (connection) => recomputeUsageHours(connection, request))) ?? 0,
+      (await unlessOthersDo(db, usageHoursLock, (connection) => recomputeUsageHours(connection, request))) ?? {
+        written: 0,
+        until: undefined,
+      },
     recomputeUsageDays: async () => (await unlessOthersDo(db, usageHoursLock, recomputeUsageDays)) ?? { isMore: false },
     closeDay: async (request) =>
       (await unlessOthersDo(db, dayHeadLock, (connection) => closeDay(connection, request))) ?? { state: 'elsewhere' },

@@ -29,16 +29,22 @@ export const completeBefore = (now: number): number => Math.floor(now / hourMs) 
 
 /**
  * Writes usage_hour and usage_tag_hour: all complete hours since the last one written. Reports read rows of later hours, so an hour is
- * summed once. Returns the number of hours written. What is summed by tier follows them.
+ * summed once. What is summed by tier follows them. `since`: the `until` of an earlier call, before which nothing is missing; the rows alone
+ * do not say so where no request has come for a while, and all of that time would be read again.
  */
-export async function recomputeUsageHours(db: Db, request: { readonly now: number }): Promise<number> {
-  const until = completeBefore(request.now);
+export async function recomputeUsageHours(
+  db: Db,
+  { now, since = 0 }: { readonly now: number; readonly since?: number | undefined },
+): Promise<{ readonly written: number; readonly until: number | undefined }> {
+  const until = completeBefore(now);
+  // After a clock that was ahead.
+  const seen = since > until ? 0 : since;
   let written = 0;
   // One day at a time: the sums are read first, and each hour is a short separate write, so settlements do not wait.
-  for (let start = await missedSince(db); start < until; start += 24 * hourMs)
+  for (let start = Math.max(seen, await missedSince(db)); start < until; start += 24 * hourMs)
     written += await writeHours(db, start, Math.min(start + 24 * hourMs, until));
-  await recomputeTiers(db, until);
-  return written;
+  await recomputeTiers(db, { since: seen, until });
+  return { written, until };
 }
 
 async function writeHours(db: Db, from: number, to: number): Promise<number> {

@@ -24,16 +24,18 @@ const dayMs = 24 * hourMs;
 const groups = ['account_id', 'model_id', 'key_id', 'tier', 'ending'] as const;
 
 /** Adds up complete hours and days before `until` that are not added up yet, a day at a time. */
-export async function recomputeTiers(db: Db, until: number): Promise<void> {
-  for (
-    let from = (await closedBefore(db, 'usage_tier_hour')) || (await firstTime(db, hourMs));
-    from < until;
-    from += dayMs
-  )
+export async function recomputeTiers(
+  db: Db,
+  { since, until }: { readonly since: number; readonly until: number },
+): Promise<void> {
+  const hours = (await closedBefore(db, 'usage_tier_hour')) || (await firstTime(db, hourMs));
+  for (let from = Math.max(since, hours); from < until; from += dayMs)
     await writeHours(db, from, Math.min(from + dayMs, until));
-  for (let from = (await latencyDaysBefore(db)) || (await firstTime(db, dayMs)); from + dayMs <= until; from += dayMs)
-    await writeDay(db, from);
+  const days = (await latencyDaysBefore(db)) || (await firstTime(db, dayMs));
+  for (let from = Math.max(dayOf(since), days); from + dayMs <= until; from += dayMs) await writeDay(db, from);
 }
+
+const dayOf = (at: number): number => at - (at % dayMs);
 
 /** When the first request with a row that stays may have ended, at a full hour or day. */
 async function firstTime(db: Db, unit: number): Promise<number> {
