@@ -5,11 +5,10 @@ import type { AppTexts } from '../app/messages/en.ts';
 import type { Got } from '../api/use-api.ts';
 import { exactPattern, formatMoney, microcentsOf, microcentsTyped } from '../format/money.ts';
 import { useText } from '../i18n/text.ts';
-import { Button, IconButton } from './button.tsx';
+import { Button } from './button.tsx';
 import { Field, FieldRow, Select, TextField } from './form.tsx';
-import { CloseIcon } from './icons.tsx';
 import { resets, type Reset } from './limit.tsx';
-import styles from './model-budgets.module.css';
+import { RemovableRow } from './removable-row.tsx';
 
 type Budgets = Got<'/v1/keys/{id}'>['budgets_by_model'];
 
@@ -45,7 +44,11 @@ export function ModelBudgetFields({ of, models }: ModelBudgetFieldsProps) {
       {({ id }) => (
         <div id={id} role="group" aria-label={t('modelBudgets')}>
           {rows.map((row) => (
-            <div key={row.id} className={styles['row']}>
+            <RemovableRow
+              key={row.id}
+              label={t('removeModelBudget', { model: row.model })}
+              onRemove={() => setRows(rows.filter((other) => other.id !== row.id))}
+            >
               <FieldRow>
                 <Select
                   name="budget_model"
@@ -73,12 +76,7 @@ export function ModelBudgetFields({ of, models }: ModelBudgetFieldsProps) {
                   options={(Object.keys(resets) as Reset[]).map((value) => ({ value, text: t(resets[value]) }))}
                 />
               </FieldRow>
-              <IconButton
-                label={t('removeModelBudget', { model: row.model })}
-                icon={<CloseIcon />}
-                onClick={() => setRows(rows.filter((other) => other.id !== row.id))}
-              />
-            </div>
+            </RemovableRow>
           ))}
           {unused !== undefined && (
             <Button

@@ -37,7 +37,13 @@ export function KeyFields({ of: key }: { readonly of?: Key }) {
         summary={t('moreSettings')}
         open={
           key !== undefined &&
-          (key.ip_ranges !== null || key.zdr_only || key.max_concurrency !== null || key.tags.length > 0)
+          (key.ip_ranges !== null ||
+            key.zdr_only ||
+            key.max_concurrency !== null ||
+            key.tags.length > 0 ||
+            key.budgets_by_model.length > 0 ||
+            key.session_budget_cents !== null ||
+            key.service_tier !== null)
         }
       >
         <TextArea

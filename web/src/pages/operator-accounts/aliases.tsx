@@ -1,16 +1,17 @@
 import { useState } from 'react';
 
 import { useGet, useSend } from '../../api/use-api.ts';
-import { Button, IconButton } from '../../components/button.tsx';
+import { Button } from '../../components/button.tsx';
 import { FormDialog } from '../../components/dialog.tsx';
 import { Checkbox, FieldRow, Select, TextField } from '../../components/form.tsx';
-import { CloseIcon } from '../../components/icons.tsx';
+import { RemovableRow } from '../../components/removable-row.tsx';
 import { Loaded } from '../../components/state.tsx';
 import { toast } from '../../components/toast.tsx';
 import { useText } from '../../i18n/text.ts';
 import { refreshes } from './account.ts';
 import type { Account } from './account.ts';
 import type { OperatorAccountTexts } from './messages/en.ts';
+import styles from './operator-accounts.module.css';
 
 type Alias = Account['aliases'][number];
 
@@ -46,62 +47,67 @@ export function AliasesDialog({ of: account, onClose }: { readonly of: Account; 
         {({ data: models }) => (
           <>
             {rows.map((row) => (
-              <FieldRow key={row.id}>
-                <TextField
-                  name="aliases"
-                  label={t('name')}
-                  value={row.name}
-                  maxLength={128}
-                  autoComplete="off"
-                  spellCheck={false}
-                  onChange={({ target }) => set(row.id, { name: target.value })}
-                />
-                <Select
-                  name="alias_model"
-                  label={t('model')}
-                  value={row.model}
-                  onChange={({ target }) => set(row.id, { model: target.value })}
-                  options={[...new Set([...models.map(({ id }) => id), row.model])].map((id) => ({
-                    value: id,
-                    text: id,
-                  }))}
-                />
-                <Checkbox
-                  name="alias_listed"
-                  label={t('aliasListed')}
-                  checked={row.listed}
-                  onChange={({ target }) => set(row.id, { listed: target.checked })}
-                />
-                <Checkbox
-                  name="alias_answers"
-                  label={t('aliasAnswers')}
-                  checked={row.answers === 'alias'}
-                  onChange={({ target }) => set(row.id, { answers: target.checked ? 'alias' : 'model' })}
-                />
-                <IconButton
-                  label={t('removeAlias', { name: row.name })}
-                  icon={<CloseIcon />}
-                  onClick={() => setRows(rows.filter(({ id }) => id !== row.id))}
-                />
-              </FieldRow>
+              <RemovableRow
+                key={row.id}
+                label={t('removeAlias', { name: row.name })}
+                onRemove={() => setRows(rows.filter(({ id }) => id !== row.id))}
+              >
+                <FieldRow>
+                  <TextField
+                    name="aliases"
+                    label={t('name')}
+                    value={row.name}
+                    maxLength={128}
+                    autoComplete="off"
+                    spellCheck={false}
+                    onChange={({ target }) => set(row.id, { name: target.value })}
+                  />
+                  <Select
+                    name="alias_model"
+                    label={t('model')}
+                    value={row.model}
+                    onChange={({ target }) => set(row.id, { model: target.value })}
+                    options={[...new Set([...models.map(({ id }) => id), row.model])].map((id) => ({
+                      value: id,
+                      text: id,
+                    }))}
+                  />
+                </FieldRow>
+                <div className={styles['alias']}>
+                  <Checkbox
+                    name="alias_listed"
+                    label={t('aliasListed')}
+                    checked={row.listed}
+                    onChange={({ target }) => set(row.id, { listed: target.checked })}
+                  />
+                  <Checkbox
+                    name="alias_answers"
+                    label={t('aliasAnswers')}
+                    checked={row.answers === 'alias'}
+                    onChange={({ target }) => set(row.id, { answers: target.checked ? 'alias' : 'model' })}
+                  />
+                </div>
+              </RemovableRow>
             ))}
-            <Button
-              small
-              onClick={() =>
-                setRows([
-                  ...rows,
-                  {
-                    id: Math.max(-1, ...rows.map(({ id }) => id)) + 1,
-                    name: '',
-                    model: models[0]?.id ?? '',
-                    listed: true,
-                    answers: 'model',
-                  },
-                ])
-              }
-            >
-              {t('addAlias')}
-            </Button>
+            <div>
+              <Button
+                small
+                onClick={() =>
+                  setRows([
+                    ...rows,
+                    {
+                      id: Math.max(-1, ...rows.map(({ id }) => id)) + 1,
+                      name: '',
+                      model: models[0]?.id ?? '',
+                      listed: true,
+                      answers: 'model',
+                    },
+                  ])
+                }
+              >
+                {t('addAlias')}
+              </Button>
+            </div>
           </>
         )}
       </Loaded>

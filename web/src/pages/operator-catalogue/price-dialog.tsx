@@ -62,7 +62,7 @@ export function PriceDialog({ account, models, onClose }: PriceProps) {
     Rates & { readonly account_id?: string; readonly model: string; readonly tier_multiples?: Multiples }
   >();
   const submit = (form: FormData): void => {
-    const multiples = typed(form, tiers, Number);
+    const multiples = typed(form, tiers, (text) => Number(text.replace(',', '.')));
     const whom = account ?? (account === null ? undefined : String(form.get('account_id')).trim());
     const body = {
       ...typed(form, rates, microcentsOf),
@@ -160,7 +160,8 @@ function PriceFields({
             isMoney
             optional={areOptional}
             pattern={exactPattern}
-            defaultValue={microcentsTyped(model[rate])}
+            // What is left empty stays as it is, also when the list price changes.
+            defaultValue={areOptional ? '' : microcentsTyped(model[rate])}
             hint={t('list', { amount: formatMoney(model[rate], { precision: 'exact' }) })}
             onChange={onChange}
           />
@@ -183,7 +184,7 @@ function TierFields({ onChange }: { readonly onChange: () => void }) {
             label={tier}
             inputMode="decimal"
             optional
-            pattern="\d{1,3}([.]\d{1,4})?"
+            pattern="\d{1,3}([.,]\d{1,4})?"
             placeholder="×"
             onChange={onChange}
           />

@@ -35,7 +35,7 @@ const de: Translated<KeyTexts> = {
   models: 'Modelle',
   modelsHint: 'Keines gewählt: alle Modelle des Kontos.',
   more: 'Mehr',
-  moreSettings: 'Adressen, Raten, Tags, Aufbewahrung',
+  moreSettings: 'Adressen, Raten, Budgets nach Modell, Tags, Aufbewahrung',
   name: 'Name',
   never: 'nie',
   no: 'nein',

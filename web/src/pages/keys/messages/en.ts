@@ -33,7 +33,7 @@ const en = {
   models: 'Models',
   modelsHint: 'None chosen: all models of the account.',
   more: 'More',
-  moreSettings: 'Addresses, rates, tags, retention',
+  moreSettings: 'Addresses, rates, budgets by model, tags, retention',
   name: 'Name',
   never: 'never',
   no: 'no',

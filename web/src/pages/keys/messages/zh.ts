@@ -34,7 +34,7 @@ const zh: Translated<KeyTexts> = {
   models: '模型',
   modelsHint: '不选择则可用账户的全部模型。',
   more: '更多',
-  moreSettings: '地址、速率、标签、数据保留',
+  moreSettings: '地址、速率、按模型的预算、标签、数据保留',
   name: '名称',
   never: '从不',
   no: '否',
