@@ -45,6 +45,8 @@ export const consolePages: readonly ConsolePage[] = [
   { path: '/requests', signedIn: true },
   { path: '/requests?from=1&ending=failed&tag=nothing', signedIn: true },
   { path: '/requests?ending=refused', signedIn: true },
+  { path: '/requests?tier=default', signedIn: true, then: openPicker },
+  { path: '/batches', signedIn: true },
   { path: '/requests/REQUEST', signedIn: true },
   { path: '/requests/req_000000000000', signedIn: true },
   { path: '/batches', signedIn: true, then: saveAnswers },
@@ -97,6 +99,11 @@ export const consolePages: readonly ConsolePage[] = [
 async function openFirstRow({ page }: Person): Promise<void> {
   await page.locator('[data-row] a').first().click();
   await page.locator('dialog[open]').waitFor();
+}
+
+async function openPicker({ page }: Person): Promise<void> {
+  await page.getByRole('combobox').nth(1).click();
+  await page.locator('[role=option] small').first().waitFor();
 }
 
 async function pressKey({ page }: Person, key: string): Promise<void> {

@@ -18,7 +18,7 @@ export function LimitBar({ of }: { readonly of: Limit }) {
   const spent = limit - (left ?? 0);
   return (
     <Meter label={t('budget')} value={spent} max={limit}>
-      {t('spentOf', { spent: formatMoney(spent), limit: formatMoney(limit) })}
+      {t('spentOf', { spent: formatMoney(spent), limit: formatMoney(limit, { precision: 'exact' }) })}
     </Meter>
   );
 }

@@ -119,7 +119,7 @@ export function useModelBudgetFacts(of: Budgets): readonly (readonly [string, st
   return of.map(({ model, limit_microcents: limit, limit_remaining_microcents: left, limit_reset: reset }) => {
     const spent = t('spentOf', {
       spent: formatMoney((limit ?? 0) - (left ?? 0)),
-      limit: formatMoney(limit ?? 0),
+      limit: formatMoney(limit ?? 0, { precision: 'exact' }),
     });
     const renewal = `${t('renews')} ${t(resets[reset ?? 'total'])}`;
     return [t('onModel', { what: t('budget'), model }), `${spent} · ${renewal}`] as const;

@@ -59,7 +59,7 @@ function Shown({ of: limit }: { readonly of: Limit }) {
       <Meter label={t('limit')} value={used} max={limit.threshold_microcents}>
         {t(limit.interval === null ? 'usedInAll' : limitTexts[limit.interval], {
           spent: formatMoney(limit.spent_microcents),
-          limit: formatMoney(limit.threshold_microcents),
+          limit: formatMoney(limit.threshold_microcents, { precision: 'exact' }),
         })}
         {limit.held_microcents > 0 && ` · ${t('held', { amount: formatMoney(limit.held_microcents) })}`}
       </Meter>
