@@ -35,6 +35,7 @@ const judges = [
   ['src/account-api/cross-site.ts', ['account-api/who-may']],
   ['src/account-api/viewing.ts', ['account-api/who-may', 'account-api/viewing']],
   ['src/accounts/users/cookies.ts', ['account-api/who-may']],
+  ['src/inference/constraints/', ['inference/constraints/']],
   ['src/inference/pipeline/cancellation.ts', ['pipeline/who-pays']],
   ['src/inference/pipeline/receipt.ts', ['pipeline/who-pays', 'rate-limits/given-back']],
   ['src/inference/pipeline/run.ts', ['pipeline/who-pays', 'rate-limits/given-back']],

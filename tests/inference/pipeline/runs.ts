@@ -18,6 +18,8 @@ import { PromptCounts } from '../../../src/inference/pipeline/count.ts';
 import { allow } from '../../../src/inference/pipeline/allow.ts';
 import type { ServeServices } from '../../../src/inference/pipeline/call.ts';
 import { placeOrder } from '../../../src/inference/pipeline/place-order.ts';
+import type { Prices } from '../../../src/catalog/pricing.ts';
+import type { Order } from '../../../src/inference/pipeline/order.ts';
 import { prices } from '../../billing/bills.ts';
 import type { Counter } from '../../billing/bills.ts';
 import { uuid } from '../../store/fixture.ts';
@@ -28,20 +30,28 @@ import { chatRoute, textCapabilities } from './models.ts';
 const unused = () =>
   new Windows({ store: { load: () => Promise.resolve([]), add: () => Promise.resolve([]) }, now: Date.now });
 
-/** What a run needs, with one backend that follows a script. */
-export function servicesFor(settings: ScriptSettings, { billing }: Counter, plans: readonly Plan[] = []) {
-  const engine = createScriptedEngine({ name: 'demo', contextLength: 4_096, scripts: [scriptRule(settings)] });
-  const backend: Backend = {
+/** A backend that follows a script. */
+function backendFor(name: string, settings: ScriptSettings): Backend {
+  return {
     label: 'scripted',
     kind: 'scripted',
     provider: 'scripted',
-    engine,
+    engine: createScriptedEngine({ name, contextLength: 4_096, scripts: [scriptRule(settings)] }),
     queueMax: 0,
     zdr: false,
     enforces: [],
     lacks: [],
     ...idleLoad(),
   };
+}
+
+/** What a run needs, with one backend for the model `demo` and one for those that serve in its place, which follow scripts. */
+export function servicesFor(
+  settings: ScriptSettings,
+  { billing }: Pick<Counter, 'billing'>,
+  { plans = [], others = settings }: { readonly plans?: readonly Plan[]; readonly others?: ScriptSettings } = {},
+) {
+  const backend = backendFor('demo', settings);
   const model = {
     id: 'demo',
     displayName: 'Demo',
@@ -58,6 +68,7 @@ export function servicesFor(settings: ScriptSettings, { billing }: Counter, plan
     deprecationDate: undefined,
   };
   const pool = openBackendPool([backend], { waitMaxMs: 1_000 });
+  const otherPool = openBackendPool([backendFor('other', others)], { waitMaxMs: 1_000 });
   const ended: Receipt[] = [];
   const counts = new WholeLimits(unused());
   return {
@@ -66,7 +77,7 @@ export function servicesFor(settings: ScriptSettings, { billing }: Counter, plan
     backend,
     lease: {
       runtimeConfig: { catalog: new Catalog([model]), images: defaultFetchSettings },
-      poolOf: () => pool,
+      poolOf: (id: string) => (id === 'demo' ? pool : otherPool),
     } as unknown as RunningCall['lease'],
     limits: new Limits({ counts, concurrencyPerAccountMax: 64, plans }),
     billing,
@@ -83,6 +94,8 @@ interface RequestOptions {
   readonly ended?: (receipt: Receipt) => void;
   readonly maxTokens?: number;
   readonly facts?: Partial<RunningCall>;
+  /** Of the models that may serve in its place, in their order. */
+  readonly otherPrices?: readonly Prices[];
 }
 
 /** A request that begins when what is returned is called, as `http` runs it. `ended` is called with its receipt. */
@@ -90,7 +103,7 @@ export async function requestOf(
   services: ReturnType<typeof servicesFor>,
   accountId: string,
   signal: AbortSignal,
-  { ended = () => {}, maxTokens = 1_000, facts = {} }: RequestOptions = {},
+  { ended = () => {}, maxTokens = 1_000, facts = {}, otherPrices = [] }: RequestOptions = {},
 ): Promise<(deliver: TakeBatch) => Promise<void>> {
   const id = uuid();
   const call: RunningCall = {
@@ -126,5 +139,7 @@ export async function requestOf(
   // No directory is needed: the caller is known.
   const deciding = services as unknown as ServeServices;
   const order = await placeOrder(await allow(body, chatRoute.dialect, call, deciding), call, deciding);
-  return (deliver) => run(order, call, services, deliver);
+  const next = otherPrices.map((prices) => ({ ...order, model: { ...order.model, id: 'other' }, prices })).values();
+  const fallbacks: Order['fallbacks'] = { next: () => Promise.resolve(next.next().value) };
+  return (deliver) => run(otherPrices.length === 0 ? order : { ...order, fallbacks }, call, services, deliver);
 }

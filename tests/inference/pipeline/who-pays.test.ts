@@ -9,6 +9,7 @@ import type { Receipt } from '../../../src/billing/hold.ts';
 import type { ScriptSettings } from '../../../src/inference/engines/scripted/script-schema.ts';
 import type { CancelReason } from '../../../src/inference/pipeline/cancellation.ts';
 import type { RunningCall } from '../../../src/inference/pipeline/run.ts';
+import type { Prices } from '../../../src/catalog/pricing.ts';
 import { ApiError } from '../../../src/platform/errors.ts';
 import { costOf, openCounter, type Counter } from '../../billing/bills.ts';
 import { modelSubject } from '../../../src/store/budget.ts';
@@ -19,6 +20,8 @@ import { requestOf, servicesFor } from './runs.ts';
 const keyId = 'key_000000000000';
 const credit = 1_000_000n;
 const promptTokens = 5;
+/** What the pipeline takes the prompt for until its length is known. */
+const likelyTokens = 37;
 const dayMs = 86_400_000;
 const begin = Date.now();
 const plan = { name: 'p', quota: { requests: 100, windowMs: dayMs } };
@@ -30,6 +33,8 @@ interface Course {
   readonly leaves?: boolean;
   readonly credit?: bigint;
   readonly maxTokens?: number;
+  readonly otherScript?: Partial<ScriptSettings>;
+  readonly otherPrices?: readonly Prices[];
   /** Of its account. */
   readonly hasBudgets?: boolean;
   readonly facts?: Partial<RunningCall>;
@@ -59,27 +64,39 @@ async function played(counter: Counter, { script = {}, cancel, leaves = false, .
   const has = course.credit ?? credit;
   await customer(store, accountId, has);
   const settings: ScriptSettings = { say: [{ text: 'one two' }], prompt_tokens: promptTokens, ...script };
-  const services = servicesFor(settings, counter, [plan]);
+  const services = servicesFor(settings, counter, {
+    plans: [plan],
+    others: { say: settings.say, prompt_tokens: promptTokens, ...course.otherScript },
+  });
   const cancelled = new AbortController();
   const stop = (at: 'at once' | 'before the first token' | 'in the answer'): void => {
     if (cancel?.[1] === at) cancelled.abort(cancel[0]);
   };
-  const rates = { tokensPerDay: 1_000_000, requestsPerDay: 100 };
+  const rates = { tokensPerDay: 1_000_000, requestsPerDay: 100, centsPerDay: 100 };
   const begins = await requestOf(services, accountId, cancelled.signal, {
     ...(course.maxTokens === undefined ? {} : { maxTokens: course.maxTokens }),
+    otherPrices: course.otherPrices ?? [],
     facts: {
       account: { id: accountId, plan: 'p', ...(course.hasBudgets === true ? await budgetsFor(accountId, store) : {}) },
       key: { id: keyId, accountId, userId: null, name: '', expiresAt: null, rates, ...course.key },
       ...course.facts,
     },
   });
+  const used = (kind: 'tokens' | 'requests' | 'quota' | 'cost'): number =>
+    services.counts.used(
+      kind === 'quota'
+        ? { subject: accountId, kind, lengthMs: plan.quota.windowMs }
+        : { subject: keyId, kind, lengthMs: dayMs },
+    );
   stop('at once');
   // Its model is asked by then, and says nothing.
   setTimeout(() => stop('before the first token'), 50);
   let told: unknown;
   let isWhole = false;
+  let claimed: readonly number[] = [];
   try {
     await begins((batch) => {
+      claimed = [used('tokens'), used('cost')];
       stop('in the answer');
       isWhole = batch.at(-1)?.type === 'usage';
       return !leaves;
@@ -90,12 +107,6 @@ async function played(counter: Counter, { script = {}, cancel, leaves = false, .
   assert.ok(told === undefined || told instanceof ApiError, String(told));
   const [receipt, ...others] = services.ended;
   assert.ok(receipt !== undefined && others.length === 0);
-  const used = (kind: 'tokens' | 'requests' | 'quota'): number =>
-    services.counts.used(
-      kind === 'quota'
-        ? { subject: accountId, kind, lengthMs: plan.quota.windowMs }
-        : { subject: keyId, kind, lengthMs: dayMs },
-    );
   const [row] = await store.repositories.listUsage({ accountId });
   assert.deepEqual(
     [row?.ending, row?.costMicrocents, row?.errorCode],
@@ -103,7 +114,8 @@ async function played(counter: Counter, { script = {}, cancel, leaves = false, .
   );
   assert.equal(await balanceOf(store, accountId), has - receipt.costMicrocents);
   assert.deepEqual([services.limits.running, billing.openHolds, billing.heldMicrocents], [0, 0, 0n]);
-  return { receipt, told: told?.code ?? null, isWhole, used };
+  assert.equal(used('cost'), Number(receipt.costMicrocents));
+  return { receipt, told: told?.code ?? null, retryAfterSeconds: told?.retryAfterSeconds, isWhole, used, claimed };
 }
 
 /** How each cancelled request is recorded, whether it is charged, and what its client is told, if it is still there. */
@@ -135,6 +147,7 @@ test('cancelled requests', async (t) => {
         );
         assert.deepEqual([receipt.unchargedMicrocents, receipt.counted], [pays ? 0n : list, !isInAnswer]);
         assert.deepEqual([rest.told, receipt.errorCode, isWhole], [told, errorCode, false]);
+        assert.equal(rest.retryAfterSeconds, reason === 'drain' || reason === 'lost' ? 1 : undefined);
         assert.deepEqual([used('tokens'), used('requests')], [pays ? prompt + completion : 0, 1]);
       });
 });
@@ -249,5 +262,67 @@ test('who pays', async (t) => {
       const { receipt, used } = await played(counter, { ...course, facts });
       assert.deepEqual(pickOf(receipt, expected), expected);
       assert.deepEqual([used('quota'), used('requests')], [quota, requests]);
+    });
+});
+
+test('while a request runs, limits count its prompt and one step of its answer', async (t) => {
+  const counter = await openCounter(t);
+  for (const [maxTokens, isPlanKey, completion, pays] of [
+    [100, false, 100, true],
+    [3_000, false, 2_048, true],
+    [3_000, true, 2_048, false],
+  ] as const) {
+    const { claimed } = await played(counter, { maxTokens, key: { isPlanKey } });
+    assert.deepEqual(claimed, [likelyTokens + completion, pays ? Number(costOf(likelyTokens, completion)) : 0]);
+  }
+});
+
+const dear = { input: 3_000_000n, output: 9_000_000n, cacheRead: 1_000_000n };
+const tooDear = { ...dear, input: 10n ** 12n };
+const overloaded = { fault: { after_tokens: 0, type: 'error' as const, code: 'backend_overloaded' as const } };
+const failed = { model: 'demo', reason: 'backend_overloaded', isSkipped: false };
+const refused = { model: 'other', reason: 'insufficient_credits', isSkipped: true };
+const otherFailed = { model: 'other', reason: 'backend_http_error', isSkipped: false };
+/** What its model and the other ones do, what is recorded, and what is charged. */
+const replaced: readonly (readonly [string, Course, Partial<Receipt>, bigint])[] = [
+  [
+    'another model serves: at its prices',
+    { script: overloaded, otherPrices: [dear] },
+    { ending: 'finished', modelId: 'other', errorCode: null, fallbacks: [failed] },
+    costOf(promptTokens, 2, dear),
+  ],
+  [
+    'one that costs more than there is is left out',
+    { script: overloaded, otherPrices: [tooDear, dear] },
+    { ending: 'finished', modelId: 'other', fallbacks: [failed, refused] },
+    costOf(promptTokens, 2, dear),
+  ],
+  [
+    'none is left: the first error, of the first model, and nothing is charged',
+    { script: overloaded, otherPrices: [dear, tooDear], otherScript: { fault: { after_tokens: 0, type: 'error' } } },
+    {
+      ending: 'failed',
+      modelId: 'demo',
+      errorCode: 'backend_overloaded',
+      fallbacks: [failed, otherFailed, refused],
+    },
+    0n,
+  ],
+  [
+    'no other model serves what has begun',
+    { script: { fault: { after_tokens: 1, type: 'error' } }, otherPrices: [dear] },
+    { ending: 'failed', modelId: 'demo', errorCode: 'backend_http_error', fallbacks: undefined },
+    0n,
+  ],
+];
+
+test('another model in its place', async (t) => {
+  const counter = await openCounter(t);
+  for (const [name, course, expected, charged] of replaced)
+    await t.test(name, async () => {
+      const { receipt, told } = await played(counter, course);
+      assert.deepEqual(pickOf(receipt, expected), expected);
+      assert.equal(receipt.costMicrocents, charged);
+      assert.equal(told, expected.errorCode ?? null);
     });
 });
