@@ -188,12 +188,18 @@ function ofKeyed(known: Known): readonly string[] {
     );
     const isAnswered = all.some(({ seen }) => seen.kind === 'answer');
     if (scheduler.setMostMs >= dayMs) return [];
+    // The head of each of its answers names the one that has the receipt.
+    const named = all
+      .filter(({ seen }) => seen.kind === 'answer')
+      .map(({ answer }) => answer.headers.get('x-request-id'));
+    const strangers = named.filter((id) => !finished.some(({ publicId }) => publicId === id));
     const texts = new Set(all.flatMap(({ seen }) => (seen.kind === 'answer' ? [seen.text] : [])));
     // While nothing fails, one run is enough, however often and when it is asked for.
     const whole = (known.story.backends.attempts.get(all[0]!.mark) ?? []).filter(({ isOver }) => isOver).length;
     const isCalm = known.story.disk.mishaps === 0 && known.story.host.deathsMs.length === 0;
     return [
       ...(isCalm && isAnswered && whole > 1 ? [`${key}: generated ${whole} times`] : []),
+      ...(finished.length > 0 && strangers.length > 0 ? [`${key}: no receipt has ${String(strangers)}`] : []),
       ...(finished.length > 1 ? [`${key}: ${finished.length} answers are charged`] : []),
       ...(isAnswered && finished.length === 0 ? [`${key}: there is an answer, and no charge`] : []),
       ...(texts.size > 1 ? [`${key}: ${texts.size} different answers`] : []),
