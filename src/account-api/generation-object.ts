@@ -10,6 +10,7 @@ import type { UsageAttempt } from '../store/schema/tables.ts';
 import type { ApiKey } from '../store/repositories/keys.ts';
 import type { Repositories } from '../store/repositories/repositories.ts';
 import type { Refund } from '../store/reports/reports.ts';
+import { cacheMissOf, cacheMissSchema, cacheSentences } from './cache-miss.ts';
 import { multipleShown, tierMultipleOf } from './price-object.ts';
 import { nullable, secondsOf, wholeOf } from './wire.ts';
 
@@ -178,6 +179,7 @@ export const receiptSchema = Type.Object({
     description:
       'What it asked for and did not get, as the header `x-tokenhouse-warning` said: images, for a model without vision.',
   }),
+  cache_miss: nullable(cacheMissSchema),
   tokens_counted: Type.Boolean({ description: 'Counted by the service, because the backend reported no usage.' }),
   lines: Type.Array(lineSchema, { description: 'Tokens times prices, at the rates in force when it started.' }),
   sum_microcents: Type.String({ description: 'Sum of the lines, before it is rounded up once.' }),
@@ -284,6 +286,7 @@ function generationReceipt(
       row.queued === undefined
         ? null
         : { wait_ms: row.queued.waitMs, expected_ms: row.queued.expectedMs, ahead: row.queued.ahead },
+    cache_miss: cacheMissOf(row),
     tokens_counted: row.counted,
     lines: lines.map(({ item, tokens, price, millionths }) => ({
       item,
@@ -411,38 +414,6 @@ const endings: Readonly<Record<Ending, string>> = {
   cancelled: 'Its batch was cancelled, or its key could not be used any more: nothing is charged.',
   lost: 'The charge could not be recorded: nothing is charged.',
   crashed: 'The process that served it ended unexpectedly: nothing is charged.',
-};
-
-/** What was expected in the cache of the backend that answered, what was there, and who had more of it. */
-function cacheSentences({ attempts, cachedTokens: there, promptTokens }: UsageRow): readonly string[] {
-  const answered = attempts?.findLast(({ failed, hedge }) => failed === null && hedge !== 'second_stopped');
-  const chosen = answered?.chosen ?? null;
-  if (answered === undefined || chosen === null || promptTokens === 0) return [];
-  const { backend, cachedElsewhere: other } = answered;
-  const isLess = chosen.cachedTokens - there >= cacheBlockTokens;
-  return [
-    ...(isLess
-      ? [
-          `Of the prompt, ${chosen.cachedTokens} tokens were expected in the cache of ${backend}, and it reported ${there}: the others had left it since, or the server reports no cached tokens.`,
-        ]
-      : []),
-    ...(other === undefined || other.cachedTokens - chosen.cachedTokens < cacheBlockTokens
-      ? []
-      : [
-          `${other.backend} was expected to have ${other.cachedTokens} tokens of it, but ${whyNot[other.state](other.expectedMs, chosen.expectedMs)}.`,
-        ]),
-  ];
-}
-
-/** Expectations are estimates of prefixes that end this far apart; smaller differences mean nothing. */
-const cacheBlockTokens = 128;
-
-const whyNot: Readonly<
-  Record<NonNullable<UsageAttempt['cachedElsewhere']>['state'], (there: number, here: number) => string>
-> = {
-  slower: (there, here) => `its first token was expected after ${there} ms, and here after ${here} ms`,
-  full: () => 'it had as many requests as it takes',
-  unavailable: () => 'it was left out, or had been tried before',
 };
 
 function explanationOf(row: UsageRow, listCost: bigint): string {

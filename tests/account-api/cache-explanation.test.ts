@@ -27,6 +27,48 @@ const elsewhere = (state: 'slower' | 'full' | 'unavailable') => ({
 const missed =
   /Of the prompt, 900 tokens were expected in the cache of gpu-1, and it reported 64: the others had left it since, or the server reports no cached tokens\./;
 
+const changed = { tokens: 100, differs: { in: 'system', message: 0 } } as const;
+const changedObject = { in: 'system', message: 0 };
+
+for (const [what, cachedTokens, more, miss] of [
+  ['as expected, and nothing differs', 896, { earlier: { tokens: 950 } }, null],
+  ['most is cached', 896, { earlier: changed }, null],
+  [
+    'a message differs',
+    128,
+    { chosen: { ...chosen, cachedTokens: 128 }, earlier: changed },
+    { reason: 'changed', differs: changedObject },
+  ],
+  ['less than expected', 64, { earlier: changed }, { reason: 'evicted', differs: changedObject }],
+  [
+    'less than expected, of a prompt that goes on',
+    64,
+    { earlier: { tokens: 900 } },
+    { reason: 'evicted', differs: null },
+  ],
+  [
+    'gone before it was sent',
+    0,
+    { chosen: { ...chosen, cachedTokens: 0 }, earlier: { tokens: 900 } },
+    { reason: 'evicted', differs: null },
+  ],
+  [
+    'another has more',
+    0,
+    { chosen: { ...chosen, cachedTokens: 0 }, ...elsewhere('full'), earlier: { tokens: 900 } },
+    { reason: 'elsewhere', differs: null },
+  ],
+  ['no earlier prompt is known', 0, { chosen: { ...chosen, cachedTokens: 0 } }, null],
+  ['no choice', 0, { chosen: null, earlier: changed }, null],
+] as const)
+  test(`why a prompt was not cached: ${what}`, async () => {
+    const receipt = await receiptOf(cachedTokens, [attempt(more)]);
+    assert.deepEqual(receipt.cache_miss, miss);
+    const sentence = /message 0 \(system\), and nothing behind/;
+    if (miss?.differs == null) assert.doesNotMatch(receipt.explanation, sentence);
+    else assert.match(receipt.explanation, sentence);
+  });
+
 for (const [what, cachedTokens, attempts, said, unsaid] of [
   ['as expected', 896, [attempt()], undefined, /cache/],
   ['less than expected', 64, [attempt()], missed, /gpu-2/],

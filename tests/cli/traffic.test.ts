@@ -20,7 +20,7 @@ let server: PrefixCache;
 let service: InnerService;
 
 before(async () => {
-  server = await PrefixCache.start();
+  server = await PrefixCache.start(512);
   const model = (id: string): string => `  - id: ${id}
     context_length: 200000
     pricing: { input_cents_per_million: 5, output_cents_per_million: 20 }

@@ -1,7 +1,6 @@
 /** A server that keeps whole blocks of the prompts that it was sent, as vLLM does, and reports what it had. */
 import { chatChunk, event, Upstream, usageChunk } from './upstream.ts';
 
-const blockTokens = 512;
 const charactersPerToken = 4;
 
 interface Asked {
@@ -18,13 +17,21 @@ const printed = ({ messages, tools }: Asked): string =>
 
 export class PrefixCache {
   readonly #blocks = new Set<string>();
+  readonly #blockTokens: number;
   /** Prompt tokens of all requests, and those that were cached. */
   readonly counts = { prompt: 0, cached: 0 };
   upstream!: Upstream;
+  /** It answers with 500. */
+  isFailing = false;
 
-  static async start(): Promise<PrefixCache> {
-    const cache = new PrefixCache();
+  private constructor(blockTokens: number) {
+    this.#blockTokens = blockTokens;
+  }
+
+  static async start(blockTokens: number): Promise<PrefixCache> {
+    const cache = new PrefixCache(blockTokens);
     cache.upstream = await Upstream.start((exchange) => {
+      if (cache.isFailing) return exchange.json(500, {});
       const { prompt, cached } = cache.#read(printed(JSON.parse(exchange.body) as Asked));
       const usage = { prompt_tokens: prompt, completion_tokens: 2, total_tokens: prompt + 2 };
       exchange.events();
@@ -46,6 +53,7 @@ export class PrefixCache {
 
   #read(text: string): { readonly prompt: number; readonly cached: number } {
     const prompt = Math.ceil(text.length / charactersPerToken);
+    const blockTokens = this.#blockTokens;
     let [known, isKnown] = [0, true];
     // The last token is always read.
     for (let end = 1; end * blockTokens < prompt; end++) {

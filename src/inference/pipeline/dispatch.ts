@@ -3,12 +3,12 @@ import type { GenerationBatch, TakeBatch, Usage } from '../../generation/event.t
 import type { EngineRequest } from '../../generation/request.ts';
 import type { UsageAttempt } from '../../store/schema/tables.ts';
 import type { Placement, RoutedRequest } from '../routing/fleet.ts';
-import { prefixesOf, turnsOf, type PromptPrefixes } from '../routing/prompt-prefixes.ts';
+import { turnsOf } from '../routing/prompt-prefixes.ts';
 import { groupsMax, hasWrongCall } from '../routing/backend-quality.ts';
+import { attemptOf, routedRequest, type Attempt, type Routed } from './attempt.ts';
 import { noFindings, type AnswerCheck } from './answer-check.ts';
 import { hedge, type Runner } from './hedge.ts';
 import { lengthRefusal } from './length-refusal.ts';
-import { elapsedMs } from './request-facts.ts';
 import type { Order } from './order.ts';
 import { Waiter, type Refusal, type Wait } from './wait-queue.ts';
 import { retryWithinContext, tooLong } from './too-long.ts';
@@ -17,8 +17,6 @@ import type { Backend, BackendPool } from './backend-pool.ts';
 import { UnboundFault, type Demand } from '../engines/engine.ts';
 import type { StopSignal } from '../../platform/stop-signal.ts';
 import type { OpenAttempt, RequestTrace } from '../../platform/telemetry/request-trace.ts';
-
-type Attempt = Omit<UsageAttempt, 'failed' | 'hedge'> & { failed: string | null; hedge?: UsageAttempt['hedge'] };
 
 /** What `dispatch` records, for the ledger and the log. */
 export interface DispatchTrace {
@@ -78,7 +76,7 @@ export async function dispatch(serving: Dispatched, signal: StopSignal): Promise
     /** The current try: that at the second backend once it has won. */
     let current: Try | undefined;
     try {
-      const first = (current = begin(order, placement, trace));
+      const first = (current = begin(order, routed, placement, trace));
       const taken = (goesOn: boolean): boolean => {
         isTaking = false;
         return goesOn;
@@ -164,24 +162,8 @@ interface Try {
   begunMs: number;
 }
 
-function begin(order: Order, placement: Placement<Backend>, trace: DispatchTrace): Try {
-  const { backend, reasons, elsewhere } = placement;
-  const attempt: Attempt = {
-    backend: backend.label,
-    atMs: elapsedMs(order),
-    failed: null,
-    chosen: reasons,
-    ...(elsewhere === undefined
-      ? {}
-      : {
-          cachedElsewhere: {
-            backend: elsewhere.backend.label,
-            cachedTokens: elsewhere.reasons.cachedTokens,
-            expectedMs: elsewhere.reasons.expectedMs,
-            state: elsewhere.state,
-          },
-        }),
-  };
+function begin(order: Order, routed: Routed, placement: Placement<Backend>, trace: DispatchTrace): Try {
+  const attempt = attemptOf(order, routed, placement);
   trace.attempts.push(attempt);
   return { placement, attempt, span: spanOf(order, placement, trace), begunMs: 0 };
 }
@@ -300,7 +282,7 @@ function runnerOf(
 /** Another backend that is free now, within the retry budget. */
 function second(
   order: Order,
-  routed: RoutedRequest,
+  routed: Routed,
   request: EngineRequest,
   pool: BackendPool,
   tried: Set<Backend>,
@@ -315,7 +297,7 @@ function second(
   const placement = pool.fleet.place(routed, isAble, nowMs);
   if (placement === undefined) return undefined;
   tried.add(placement.backend);
-  const at = begin(order, placement, trace);
+  const at = begin(order, routed, placement, trace);
   at.attempt.hedge = 'second';
   return runnerOf(at, order, request, pool, trace, signal);
 }
@@ -344,15 +326,6 @@ function isFaultOf(backend: Backend, error: unknown): boolean {
   if (code === 'backend_http_error' || code === 'backend_timeout') return true;
   // A wrong path, or a missing model.
   return code === 'no_healthy_backends' && isReady(backend);
-}
-
-/** The prefixes are salted: prompts of two models never match, and outsiders cannot know what two prompts have in common here. */
-function routedRequest({ request, promptTokensLikely }: Order, { prefixSalt }: BackendPool): RoutedRequest {
-  let prefixes: PromptPrefixes | undefined;
-  return {
-    promptTokens: promptTokensLikely,
-    prefixes: () => (prefixes ??= prefixesOf(request, promptTokensLikely, prefixSalt)),
-  };
 }
 
 /** §7.5: a request that waited in vain gets the same error as one that may not wait. */

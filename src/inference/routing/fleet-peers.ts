@@ -6,6 +6,7 @@
  */
 import { messageCharactersMax, type PeerMessage } from '../../platform/peers/peers.ts';
 import type { BackendLoad } from './backend-load.ts';
+import type { NewEnds } from './earlier-prompts.ts';
 import type { Fleet } from './fleet.ts';
 import { isSharedReport, type ServerReports, type SharedReport } from './server-reports.ts';
 
@@ -26,9 +27,11 @@ interface Report {
   /** Backends with nothing to report are left out. */
   readonly load: ByBackend<ReportedLoad>;
   readonly prompts: Readonly<Record<string, readonly ReportedPrompt[]>>;
-  /** Number of requests without a first token, where there are any. Older processes neither send nor read these two fields. */
+  /** Number of requests without a first token, where there are any. Older processes neither send nor read the fields from here on. */
   readonly waiting: ByBackend<number>;
   readonly servers: ByBackend<SharedReport>;
+  /** Where messages of these prompts end, by model. */
+  readonly messages: Readonly<Record<string, readonly NewEnds[]>>;
 }
 
 /** Values by model, then by backend. */
@@ -50,6 +53,8 @@ const peersMax = 1_000;
 const promptsMax = 1_000;
 /** More than any version has for one prompt (`prompt-prefixes.ts`: 68). */
 const prefixesMax = 1_000;
+/** Ends of messages in one report, about 11 characters each; a turn of a conversation has two or three. */
+const endsMax = 5_000;
 
 /** The other processes, as last heard by this one. `fleetsOf`: the fleets in use, by model. `servers`: the servers' own reports. */
 export class FleetPeers<Member extends BackendLoad & Named> {
@@ -82,7 +87,9 @@ export class FleetPeers<Member extends BackendLoad & Named> {
     const prompts: Record<string, ReportedPrompt[]> = {};
     const waiting: Record<string, Record<string, number>> = {};
     const servers: Record<string, Record<string, SharedReport>> = {};
+    const messages: Record<string, NewEnds[]> = {};
     let left = promptsMax;
+    let endsLeft = endsMax;
     for (const [model, fleet] of this.#fleetsOf()) {
       if (fleet.members.length < 2) continue;
       const reported = fleet.members.flatMap((member) => reportOf(member, nowMs));
@@ -92,6 +99,8 @@ export class FleetPeers<Member extends BackendLoad & Named> {
         waiting[model] = Object.fromEntries(waits.map(({ label, waiting: { size } }) => [label, size]));
       const news = this.#servers?.takeNews(model, nowMs) ?? [];
       if (news.length > 0) servers[model] = Object.fromEntries(news.map(([{ label }, shared]) => [label, shared]));
+      const ends = fleet.earlier.takeNews().filter(({ length }) => (endsLeft -= length) >= 0);
+      if (ends.length > 0) messages[model] = ends;
       const sent = fleet.takeSent().slice(-left);
       left -= sent.length;
       if (sent.length > 0)
@@ -105,7 +114,7 @@ export class FleetPeers<Member extends BackendLoad & Named> {
     const hasNews = [load, prompts, servers].some((part) => Object.keys(part).length > 0);
     const isWorthReporting = hasNews || this.#hasReported;
     this.#hasReported = hasNews;
-    const message: Report = { v: 1, load, prompts, waiting, servers };
+    const message: Report = { v: 1, load, prompts, waiting, servers, messages };
     if (!isWorthReporting) return undefined;
     this.reports.sent++;
     return JSON.stringify(message);
@@ -150,6 +159,7 @@ export class FleetPeers<Member extends BackendLoad & Named> {
           },
         );
       }
+      for (const ends of report.messages[model] ?? []) fleet.earlier.add(ends);
       for (const [label, hashes, tokens] of prompts) {
         const member = members.get(label);
         if (member !== undefined) fleet.sentElsewhere(member, { hashes, tokens });
@@ -218,12 +228,13 @@ function reportIn(text: string): Report | undefined {
     return undefined;
   }
   if (!isRecord(value) || value['v'] !== 1) return undefined;
-  const { load, prompts, waiting, servers } = value;
+  const { load, prompts, waiting, servers, messages } = value;
   if (!isRecordOf(load, isLoads) || !isRecordOf(prompts, isPrompts)) return undefined;
   return {
     ...{ v: 1, load, prompts },
     waiting: isRecordOf(waiting, (item) => isRecordOf(item, isCount)) ? waiting : {},
     servers: isRecordOf(servers, (item) => isRecordOf(item, isSharedReport)) ? servers : {},
+    messages: isRecordOf(messages, isEnds) ? messages : {},
   };
 }
 
@@ -242,6 +253,11 @@ const isLoad = (value: unknown): value is ReportedLoad =>
 
 const isPrompts = (value: unknown): value is readonly ReportedPrompt[] =>
   Array.isArray(value) && value.length <= promptsMax && value.every(isPrompt);
+
+const isEnds = (value: unknown): value is readonly NewEnds[] =>
+  Array.isArray(value) &&
+  value.length <= endsMax &&
+  value.every((ends) => Array.isArray(ends) && ends.length <= prefixesMax && ends.every(Number.isSafeInteger));
 
 const isPrompt = (value: unknown): value is ReportedPrompt => {
   if (!Array.isArray(value) || value.length !== 3) return false;

@@ -10,6 +10,7 @@ import {
   type ChosenRequest,
 } from './choose.ts';
 import { Comparison, type OnCompared } from './comparison.ts';
+import { EarlierPrompts } from './earlier-prompts.ts';
 import { answered, backElsewhere, ejectedElsewhere, failed, isInUse, isOverdue } from './health.ts';
 import { noPrefixes, type PromptPrefixes } from './prompt-prefixes.ts';
 
@@ -101,6 +102,8 @@ export class Fleet<Member extends BackendLoad> {
   #sent: SentPrompt<Member>[] | undefined;
   /** What their answers are like, and who is worse than the others. */
   readonly compared: Comparison<Member>;
+  /** Which messages the prompts began with that were placed while there was a choice. */
+  readonly earlier: EarlierPrompts;
 
   /** `before`: the fleet that this one replaces; what was learned about members of both is kept. */
   constructor(
@@ -113,6 +116,7 @@ export class Fleet<Member extends BackendLoad> {
     this.#onHealth = onHealth;
     this.compared = new Comparison(() => this.members, onCompared);
     this.#cache = before === undefined ? new CacheIndex() : before.#cache;
+    this.earlier = before === undefined ? new EarlierPrompts() : before.earlier;
     if (before === undefined) return;
     before.#isReplaced = true;
     this.#sent = before.#sent;

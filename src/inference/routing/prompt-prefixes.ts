@@ -8,7 +8,18 @@ export interface PromptPrefixes {
   readonly hashes: readonly number[];
   /** Tokens up to the end of each prefix, estimated from its share of the characters. */
   readonly tokens: readonly number[];
+  /** Present for a conversation that this process was sent. */
+  readonly messages?: MessageEnds;
 }
+
+/** Hashes of a conversation up to the end of its parts: first of none (its cache scope), then of its tools, then of each message. */
+interface MessageEnds {
+  readonly hashes: readonly number[];
+  readonly tokens: readonly number[];
+}
+
+/** Later messages are not told apart. */
+const messageEndsMax = 1_000;
 
 export const noPrefixes: PromptPrefixes = { hashes: [], tokens: [] };
 
@@ -67,7 +78,12 @@ export function prefixesOf(request: EngineRequest, promptTokens: number, salt: n
   const { hashes, characters } = hasher;
   if (hashes.length === 0) return noPrefixes;
   const tokensPerCharacter = promptTokens / characters;
-  return { hashes, tokens: hashes.map((_, index) => ends[index]! * tokensPerCharacter) };
+  const { ends: messageHashes, endCharacters } = hasher;
+  return {
+    hashes,
+    tokens: hashes.map((_, index) => ends[index]! * tokensPerCharacter),
+    messages: { hashes: messageHashes, tokens: endCharacters.map((end) => end * tokensPerCharacter) },
+  };
 }
 
 /**
@@ -99,13 +115,19 @@ export function turnsOf(
 function readPrompt({ prompt, tools }: EngineRequest, hasher: PrefixHasher): void {
   switch (prompt.type) {
     case 'messages':
+      hasher.end(1);
       for (const { name, description = '', parameters } of tools) {
         hasher.mark('tool');
         hasher.text(name);
         hasher.text(description);
         hasher.text(JSON.stringify(parameters) ?? '');
       }
-      for (const message of prompt.messages) readMessage(message, hasher);
+      // Without tools it is another end than that before them.
+      hasher.end(2);
+      for (const message of prompt.messages) {
+        readMessage(message, hasher);
+        hasher.end(3);
+      }
       return;
     case 'texts':
       for (const text of prompt.prompts) {
@@ -172,6 +194,9 @@ class PrefixHasher implements Hasher {
   #hash: number;
   /** Characters so far. */
   characters = 0;
+  /** Hashes of everything up to the ends of parts, and their characters. */
+  readonly ends: number[] = [];
+  readonly endCharacters: number[] = [];
   /** Where each prefix ends, in characters; undefined: there are no more. */
   readonly #endAt: (index: number) => number | undefined;
 
@@ -184,6 +209,13 @@ class PrefixHasher implements Hasher {
   begin(): void {
     this.characters = 0;
     this.hashes.length = 0;
+  }
+
+  /** Ends a part of the prompt. Where no more prefixes end, nothing is hashed, so parts are no longer told apart. */
+  end(kind: number): void {
+    if (this.ends.length >= messageEndsMax || this.#endAt(this.hashes.length) === undefined) return;
+    this.ends.push(finished(this.#hash ^ kind));
+    this.endCharacters.push(this.characters);
   }
 
   mark(kind: string): void {

@@ -39,6 +39,16 @@ export interface UsageAttempt {
     readonly expectedMs: number;
     readonly state: 'slower' | 'full' | 'unavailable';
   };
+  /**
+   * The nearest earlier prompt of the account: the tokens of the messages that both begin with, and the first message that differs, by its
+   * place and role; absent where this prompt goes on where that one ended.
+   */
+  readonly earlier?: {
+    readonly tokens: number;
+    readonly differs?:
+      | { readonly in: 'tools' }
+      | { readonly in: 'system' | 'user' | 'assistant' | 'tool'; readonly message: number };
+  };
   /** The figures by which the backend was chosen; null: there was no choice. */
   readonly chosen: {
     /** Expected time to the first token. */

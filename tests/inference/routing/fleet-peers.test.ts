@@ -184,7 +184,7 @@ test('a report is bounded: of more prompts the latest', () => {
   assert.equal(two.place(30_000).reasons?.cachedTokens, 900);
   assert.equal(
     one.peers.report(0),
-    '{"v":1,"load":{},"prompts":{},"waiting":{},"servers":{}}',
+    '{"v":1,"load":{},"prompts":{},"waiting":{},"servers":{},"messages":{}}',
     'that nothing runs any more is news',
   );
   assert.equal(one.peers.report(0), undefined);

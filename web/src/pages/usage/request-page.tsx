@@ -296,11 +296,23 @@ function RunFacts({ of: receipt }: { readonly of: AnyReceipt }) {
         [t('finishReason'), receipt.finish_reason === null ? '–' : <code>{receipt.finish_reason}</code>],
         [t('backend'), receipt.backend === null ? '–' : <code>{receipt.backend}</code>],
         [t('tier'), tierShown(receipt)],
+        ...(receipt.cache_miss === null ? [] : [[t('cacheMiss'), missText(receipt.cache_miss, t)] as const]),
         ...(receipt.queue === null ? [] : [[t('queue'), formatMilliseconds(receipt.queue.wait_ms)] as const]),
         [t('zdr'), zdr === null ? '–' : zdr ? t('yes') : t('no')],
       ]}
     />
   );
+}
+
+/** Why so much of the prompt was in no cache, and what its first difference from an earlier one is. */
+function missText(
+  { reason, differs }: NonNullable<AnyReceipt['cache_miss']>,
+  t: ReturnType<typeof useText<UsageTexts>>,
+): string {
+  const why = reason === 'changed' ? [] : [t(reason === 'evicted' ? 'missEvicted' : 'missElsewhere')];
+  if (differs === null) return why.join(' ');
+  const { in: role, message } = differs;
+  return [...why, message === null ? t('toolsDiffer') : t('messageDiffers', { n: message, role })].join(' ');
 }
 
 /** The tier, and what its prices are of the usual ones. */
