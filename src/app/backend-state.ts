@@ -48,6 +48,7 @@ export function statusOf(backend: OpenBackend): BackendStatus {
     ejectedForMs: ejectedUntilMs === 0 ? null : Math.max(0, Math.ceil(ejectedUntilMs - performance.now())),
     promptTokensPerSecond: measuredTokensPerSecond === 0 ? null : Math.round(measuredTokensPerSecond),
     ...qualityOf(backend),
+    shared: engine.server?.memory,
     residence: engine.residence,
   };
 }

@@ -28,8 +28,19 @@ export interface BackendState {
   readonly quality?: { readonly fiveMinutes: AnswerCounts; readonly hour: AnswerCounts } | null | undefined;
   /** Why it is used less than its peers; null if it is not. Absent in earlier versions. */
   readonly worse?: WorseState | null | undefined;
+  /** Only for a server that the service starts beside others. Absent in earlier versions. */
+  readonly shared?: SharedMemory | undefined;
   /** Only for a model in the embedded engine. */
   readonly residence?: ModelResidence | undefined;
+}
+
+/** What a server that the service starts needs of the GPU, or the memory, that it shares: as `ServerMemory` of the engines. */
+export interface SharedMemory {
+  readonly group: string;
+  readonly declared?: number | undefined;
+  readonly learned?: { readonly on: 'gpu' | 'memory'; readonly bytes: number; readonly ofBytes: number } | undefined;
+  readonly exceeds: boolean;
+  readonly isDoubted: boolean;
 }
 
 export interface ModelResidence {

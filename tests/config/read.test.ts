@@ -318,10 +318,6 @@ models:
   [model('    adapters: ‸[ { id: b } ]\n'), /the backend "scripted" \(scripted\) cannot apply an adapter/],
   [adapted('‸[ { id: b } ]', 'flavor: lm-studio, url: "http://a/v1"'), /"openai" \(lm-studio\) cannot apply/],
   [
-    adapted('‸[ { id: b } ]', 'flavor: vllm, managed: { command: [ vllm, --port, "{port}" ] }'),
-    /the service starts the server of "openai" \(managed\) for one model/,
-  ],
-  [
     adapted('[ { id: b } ]', 'flavor: sglang, url: "http://a/v1", load_adapters: ‸{ folder: /a }'),
     /only vLLM is told to load adapters/,
   ],

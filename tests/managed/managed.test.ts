@@ -6,6 +6,7 @@ import { after, before, test } from 'node:test';
 import { BatchClient, chatLine } from '../support/batch-client.ts';
 import { built } from '../support/built.ts';
 import { TestService, until } from '../support/service.ts';
+import { report } from '../support/workers.ts';
 
 const program = built('tests/support/model-server.ts');
 let service: TestService;
@@ -36,8 +37,11 @@ const options = (one = '1') => ({
   config: `models:${[
     { id: 'demand', managed: 'idle_stop_minutes: 0.02' },
     { id: 'first', managed: `start: at_start\n          env: ["ONE=${one} {port}"]` },
-    { id: 'a', managed: 'group: gpu' },
-    { id: 'b', managed: 'group: gpu' },
+    { id: 'a', managed: 'group: gpu\n          share: 1' },
+    { id: 'b', managed: 'group: gpu\n          share: 1' },
+    { id: 'seen', managed: 'group: memory' },
+    { id: 'told', managed: 'group: memory\n          share: 0.5' },
+    { id: 'small', managed: 'group: memory\n          share: 0.000001' },
     { id: 'sleeper', flavor: 'vllm', managed: 'idle_stop_minutes: 0.02\n          sleep: true' },
     { id: 'wrong', how: 'wrong' },
   ]
@@ -135,6 +139,45 @@ test('two that exclude each other take turns: 60 alternating requests, two loads
   // A queue that serves all that it has before it swaps loads each once.
   assert.ok(starts('a') + starts('b') <= 3, `${starts('a')} + ${starts('b')} loads`);
   assert.ok(!isAlive(pidOf('a')) || !isAlive(pidOf('b')), 'both are loaded');
+});
+
+test('those that fit by what they hold are beside each other, and doctor says what was declared and what was learned', async () => {
+  for (const id of ['seen', 'told', 'small', 'seen', 'told', 'small']) assert.equal((await ask(id)).status, 200);
+  // The group is looked at right after each start.
+  await until(() => starts('small') > 0 && service.log.some(({ event }) => event === 'server_exceeds_share'));
+  const { stdout } = await service.command('doctor');
+  assert.match(stdout, /seen · own · .* · memory: held up to \d+\.\d MB of \d+\.\d GB \(\d+\.\d %\)/);
+  assert.match(stdout, /told · own · .* · memory: share 0\.5, held up to /);
+  assert.match(stdout, /small · own · .* · memory: share 0\.000001, [\s\S]* holds more of memory than its share says/);
+  for (const id of ['seen', 'told', 'small']) assert.equal((await ask(id)).status, 200);
+  assert.ok(
+    starts('seen') + starts('told') + starts('small') <= 4,
+    'the first one may have left for those that were not seen yet',
+  );
+  assert.ok(['seen', 'told', 'small'].every((id) => isAlive(pidOf(id))));
+  const exceeds = service.log.filter(({ event }) => event === 'server_exceeds_share');
+  assert.deepEqual(new Set(exceeds.map(({ model }) => model)), new Set(['small']));
+  const input = {
+    kind: 'create_key',
+    accountId: service.accountId,
+    name: 'k',
+    expiresAt: undefined,
+    role: 'owner',
+  } as const;
+  const { key } = await report(service, { ...input, isOperator: true });
+  const authorization = { authorization: `Bearer ${key}` };
+  const listed = await fetch(`${service.accountUrl}/v1/admin/backends`, { headers: authorization });
+  const { data: shared } = (await listed.json()) as {
+    data: { model: string; shared_memory: Record<string, unknown> | null }[];
+  };
+  const of = (id: string) => shared.find(({ model }) => model === id)?.shared_memory;
+  assert.equal(of('first'), null);
+  assert.deepEqual(
+    { ...of('small'), learned: null },
+    { group: 'memory', declared: 0.000001, learned: null, exceeds: true, doubted: false },
+  );
+  const { on, bytes, of_bytes: all } = of('seen')?.['learned'] as { on: string; bytes: number; of_bytes: number };
+  assert.ok(on === 'memory' && bytes > 20e6 && bytes < all, `${on} ${bytes}`);
 });
 
 test('a busy one gives up its turn to one that waits', async () => {

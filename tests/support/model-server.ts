@@ -35,6 +35,22 @@ function answer(asked: string, response: ServerResponse): void {
   setTimeout(() => response.end(`${chunk({}, 'stop')}${end}data: [DONE]\n\n`), asked === 'slow' ? 3_000 : 20);
 }
 
+/** As vLLM loads adapters, where a variable allows it. */
+const adapters = new Map<string, string>();
+interface Adapter {
+  readonly lora_name: string;
+  readonly lora_path?: string;
+}
+function change(url: string, { lora_name: name, lora_path: path }: Adapter, response: ServerResponse): void {
+  if (process.env['VLLM_ALLOW_RUNTIME_LORA_UPDATING'] !== 'True') return void response.writeHead(404).end('{}');
+  note(path === undefined ? `unload ${name}` : `load ${name} ${path}`);
+  if (url.includes('unload')) adapters.delete(name);
+  else adapters.set(name, path!);
+  response.end('{}');
+}
+const unknown = (model: string): string =>
+  JSON.stringify({ error: { message: `The model ${model} does not exist.`, type: 'NotFoundError', code: 404 } });
+
 const server = createServer((request, response) => {
   const { url = '', method } = request;
   if (!isReady) return void response.writeHead(503).end('{"error":{"message":"Loading model","code":503}}');
@@ -44,11 +60,17 @@ const server = createServer((request, response) => {
     note(isAsleep ? 'sleep' : 'wake');
     return void response.end();
   }
-  if (method === 'GET') return void response.end('{"object":"list","data":[{"id":"a"},{"id":"b"}]}');
+  if (method === 'GET') {
+    const data = [{ id: 'a' }, { id: 'b' }, ...[...adapters].map(([id, root]) => ({ id, root, parent: 'a' }))];
+    return void response.end(JSON.stringify({ object: 'list', data }));
+  }
   let body = '';
   request.on('data', (text: Buffer) => (body += text.toString()));
   request.on('end', () => {
-    const { messages } = JSON.parse(body) as { messages: { content: string }[] };
+    if (url.endsWith('_lora_adapter')) return change(url, JSON.parse(body) as Adapter, response);
+    const { messages, model } = JSON.parse(body) as { messages: { content: string }[]; model: string };
+    if (model === 'legal' || model === 'sold')
+      if (!adapters.has(model)) return void response.writeHead(404).end(unknown(model));
     answer(messages.at(-1)!.content, response);
   });
 });

@@ -5,7 +5,7 @@ import { figureOf, figuresOf, sumOfFigures } from '../../platform/metrics/figure
 import { notThere } from '../input.ts';
 import { route } from '../route.ts';
 import type { AccountRoute } from '../route.ts';
-import type { BackendState } from '../../config/backend-state.ts';
+import type { BackendState, SharedMemory } from '../../config/backend-state.ts';
 import { qualityObject, qualitySchema, worseObject, worseSchema } from '../backend-quality.ts';
 import { shownPlace } from '../../config/sections/storage.ts';
 import type { SystemReading } from '../services.ts';
@@ -145,6 +145,36 @@ export const systemRoutes: readonly AccountRoute[] = [
                 Type.Null(),
               ],
               { description: 'Of a model in the embedded engine; null otherwise.' },
+            ),
+            shared_memory: Type.Union(
+              [
+                Type.Object({
+                  group: Type.String(),
+                  declared: Type.Union([Type.Number(), Type.Null()], {
+                    description: 'The part of the group that the configuration says; null: what was learned decides.',
+                  }),
+                  learned: Type.Union(
+                    [
+                      Type.Object({
+                        on: Type.Enum(['gpu', 'memory']),
+                        bytes: Type.Number({ description: 'The most that it was seen to hold.' }),
+                        of_bytes: Type.Number({ description: 'How much of it there is.' }),
+                      }),
+                      Type.Null(),
+                    ],
+                    { description: 'null: it was not seen yet, or cannot be seen; without `declared` it gets all.' },
+                  ),
+                  exceeds: Type.Boolean({ description: 'It was seen to hold more than is declared.' }),
+                  doubted: Type.Boolean({
+                    description: 'It failed beside others with what was learned, so it gets all of the group.',
+                  }),
+                }),
+                Type.Null(),
+              ],
+              {
+                description:
+                  'Of a server that the service starts, and that shares a GPU or the memory; null otherwise.',
+              },
             ),
             tokens_per_second: Type.Union([Type.Number(), Type.Null()], {
               description: 'Speed of one answer of the embedded engine, once it was measured.',
@@ -292,7 +322,7 @@ function loadOf({ figures, jobs }: SystemReading) {
 }
 
 function backendObject(state: BackendState, { models }: Config, figures: SystemReading['figures']) {
-  const { modelId, label, ejectedForMs, residence } = state;
+  const { modelId, label, ejectedForMs, residence, shared } = state;
   const written: BackendConfig | undefined = models
     .find(({ id }) => id === modelId)
     ?.backends.find(({ name }) => name === label);
@@ -318,12 +348,21 @@ function backendObject(state: BackendState, { models }: Config, figures: SystemR
     cache_tokens: figure('cache_tokens') ?? null,
     foreign_running: figure('foreign_running') ?? null,
     memory: residence === undefined ? null : { state: residence.state, bytes: residence.memoryBytes ?? null },
+    shared_memory: shared === undefined ? null : sharedObject(shared),
     tokens_per_second: roundedSpeed(residence?.tokensPerSecond),
     last_five_minutes: qualityObject(state.quality?.fiveMinutes),
     last_hour: qualityObject(state.quality?.hour),
     worse: worseObject(state.worse ?? undefined),
   };
 }
+
+const sharedObject = ({ group, declared, learned, exceeds, isDoubted }: SharedMemory) => ({
+  group,
+  declared: declared ?? null,
+  learned: learned === undefined ? null : { on: learned.on, bytes: learned.bytes, of_bytes: learned.ofBytes },
+  exceeds,
+  doubted: isDoubted,
+});
 
 const roundedSpeed = (tokensPerSecond: number | undefined): number | null =>
   tokensPerSecond === undefined ? null : Math.round(tokensPerSecond * 10) / 10;

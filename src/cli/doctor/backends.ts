@@ -1,9 +1,10 @@
 import type { BackendStatus } from '../../app/control/status.ts';
-import { answerShares, type AnswerCounts } from '../../config/backend-state.ts';
+import { answerShares, type AnswerCounts, type SharedMemory } from '../../config/backend-state.ts';
 import type { LimitsConfig, ModelConfig, OpenAiBackendConfig, ServerConfig } from '../../config/config.ts';
 import { openAiEngineOf } from '../../app/backends.ts';
 import { lookClosely } from '../../app/look.ts';
 import type { ListedAdapter } from '../../inference/engines/openai/listed-adapters.ts';
+import { bytesInWords } from '../amount.ts';
 import { foldersOf, programIn } from '../program-in-path.ts';
 import type { Finding, Patient } from './finding.ts';
 
@@ -98,7 +99,9 @@ function lookAtManaged(
   running: BackendStatus | undefined,
 ): Finding {
   const check = 'backend';
-  const found = `${name} · ${program}${running === undefined ? '' : ` · ${running.state}`}`;
+  const { shared } = running ?? {};
+  const does = running === undefined ? '' : ` · ${running.state}`;
+  const found = `${name} · ${program}${does}${shared === undefined ? '' : ` · ${sharedInWords(shared)}`}`;
   if (programIn(program, program.includes('/') ? [directory] : folders) === undefined)
     return {
       check,
@@ -107,7 +110,16 @@ function lookAtManaged(
       why: `there is no program ${program}, so the server cannot be started`,
       repair: `install it, or write its whole path in managed.command`,
     };
-  if (running?.state !== 'failed') return { check, state: 'ok', found };
+  if (running?.state !== 'failed')
+    return shared?.exceeds === true
+      ? {
+          check,
+          state: 'warning',
+          found,
+          why: `it holds more of ${shared.group} than its share says: what runs beside it may find too little`,
+          repair: 'write a larger managed.share, or remove it: then it is learned',
+        }
+      : { check, state: 'ok', found };
   const [how = '', ...lines] = (running.detail ?? '').split('\n');
   return {
     check,
@@ -116,6 +128,16 @@ function lookAtManaged(
     why: [how, ...lines.slice(-5)].join('\n                   '),
     repair: 'tokenhouse config show (see models[].backends[].managed.command)',
   };
+}
+
+/** What is declared of a server's part of its group, and what was learned. */
+function sharedInWords({ group, declared, learned, isDoubted }: SharedMemory): string {
+  const seen =
+    learned &&
+    `held up to ${bytesInWords(learned.bytes)} of ${bytesInWords(learned.ofBytes)} (${percent(learned.bytes / learned.ofBytes)})`;
+  if (declared !== undefined) return `${group}: share ${declared}, ${seen ?? 'not seen yet'}`;
+  if (isDoubted) return `${group}: all of it, because it failed beside others; ${seen ?? 'not seen yet'}`;
+  return `${group}: ${seen ?? 'all of it until it was seen'}`;
 }
 
 /** What the server reports about itself, in words; undefined if nothing. */

@@ -100,18 +100,12 @@ export function reportUnservable(
   if (all.length === 0) return;
   const deaf = backends.find((backend) => wayOf(backend) === undefined);
   const loads = backends.find((backend) => backend.engine === 'openai' && backend.loadAdapters !== undefined);
-  const managed = backends.find((backend) => backend.engine === 'openai' && backend.managed !== undefined);
   const hasScales = backends.some((backend) => wayOf(backend) === 'lora');
   const isEmbedded = backends.some((backend) => wayOf(backend) === 'file');
   if (deaf !== undefined)
     report(
       [...at, 'adapters'],
       `the backend "${deaf.name}" (${deaf.engine === 'openai' ? deaf.flavor : deaf.engine}) cannot apply an adapter to a request; serve the model by vLLM, SGLang, llama-server or the embedded engine, or remove the adapters`,
-    );
-  else if (managed !== undefined)
-    report(
-      [...at, 'adapters'],
-      `the service starts the server of "${managed.name}" (managed) for one model; start it otherwise and write its url, or remove the adapters`,
     );
   else if ((hasScales || isEmbedded) && !writesText)
     report(

@@ -62,8 +62,8 @@ export const managed = group(
     ),
     share: number(
       { exclusiveMinimum: 0, maximum: 1 },
-      'the part of its group that it needs, for example 0.45 beside `--gpu-memory-utilization 0.45`; by default all of it',
-      { default: 1, example: 0.45 },
+      'the part of its group that it needs, for example 0.45 beside `--gpu-memory-utilization 0.45`; when left out it is what the server is seen to hold, and all of the group until it was started once',
+      { example: 0.45 },
       (written) => written,
     ),
   },

@@ -43,6 +43,21 @@ export interface ServerReading {
   readonly failures: number;
   /** How long the last start took; 0: there was none. */
   readonly loadMs: number;
+  /** What it needs of what it shares with others; `undefined`: it shares with none. */
+  readonly memory: ServerMemory | undefined;
+}
+
+/** What a server that the service starts needs of the GPU, or the memory, that it shares. */
+export interface ServerMemory {
+  readonly group: string;
+  /** The part that the configuration says. */
+  readonly declared: number | undefined;
+  /** The most that it was seen to hold, and of how much. */
+  readonly learned: { readonly on: 'gpu' | 'memory'; readonly bytes: number; readonly ofBytes: number } | undefined;
+  /** It was seen to hold more than the configuration says. */
+  readonly exceeds: boolean;
+  /** It failed beside others with what was learned, so it gets all of the group. */
+  readonly isDoubted: boolean;
 }
 
 /** A model that an engine loads itself, as operators see it. */
@@ -116,7 +131,7 @@ export interface Engine {
   readonly startTimeoutMs?: number;
   /** Before it can answer it has to load what another server of the model may have already. */
   readonly isCold?: boolean;
-  readonly server?: ServerReading;
+  readonly server?: ServerReading | undefined;
   /** Absent if a server has the model. */
   readonly residence?: ResidenceReport;
   /** How many answers it can write at the same time; absent if a server decides. */

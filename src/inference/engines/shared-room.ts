@@ -180,7 +180,7 @@ export class SharedRoom<Claim extends RoomClaim> {
 /** What a room knows of a claim on it. */
 type RoomOf<Claim> = Pick<
   SharedRoom<Claim & RoomClaim>,
-  'requested' | 'requestedIfSpare' | 'isFreeFor' | 'isSpareFor' | 'makeLeave' | 'settle' | 'forget'
+  'requested' | 'requestedIfSpare' | 'isFreeFor' | 'isSpareFor' | 'makeLeave' | 'settle' | 'forget' | 'resident'
 >;
 
 /** A place in a room, until it is released. */
@@ -242,9 +242,14 @@ export class RoomClaim {
     this.#in.settle();
   }
 
-  /** Called when it has become idle. */
-  idle(): void {
+  /** Called when it has become idle, or needs another part than before. */
+  settle(): void {
     if (this.place.kind === 'in') this.#in.settle();
+  }
+
+  /** Nobody else is in, or on its way out. */
+  get isAlone(): boolean {
+    return this.#in.resident.every((each) => each === (this as RoomClaim));
   }
 
   release(): void {

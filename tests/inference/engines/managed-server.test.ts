@@ -9,6 +9,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import type { GenerationBatch, TakeBatch } from '../../../src/generation/event.ts';
 import type { EngineRequest } from '../../../src/generation/request.ts';
 import type { Engine } from '../../../src/inference/engines/engine.ts';
+import { FreePorts } from '../../../src/inference/engines/managed/free-port.ts';
 import { GpuRooms } from '../../../src/inference/engines/managed/gpu-rooms.ts';
 import { ManagedEngine } from '../../../src/inference/engines/managed/managed-engine.ts';
 import {
@@ -17,6 +18,7 @@ import {
   type ServerEvent,
 } from '../../../src/inference/engines/managed/managed-server.ts';
 import { ownedProcess } from '../../../src/inference/engines/managed/owned-processes.ts';
+import { ServerShare } from '../../../src/inference/engines/managed/server-share.ts';
 import { smallRequest } from '../../../src/inference/engines/small-request.ts';
 import { ApiError } from '../../../src/platform/errors.ts';
 import { until } from '../../support/service.ts';
@@ -34,11 +36,14 @@ const engine = {
   close: () => Promise.resolve(),
 } as unknown as Engine;
 
+const shareOf = (folder: string, group: string | undefined, share?: number): ServerShare =>
+  new ServerShare({ group, share, file: join(folder, 'own.memory'), commandHash: 'command' });
+
 const options = (folder: string, events: ServerEvent[]): Omit<ManagedServerOptions, 'rooms'> => ({
   command: (port) => ({ command: [process.execPath, '-e', program, String(port)], variables: {}, directory: folder }),
   healthPath: '/health',
-  open: () => engine,
-  needs: { group: undefined, share: 1 },
+  ports: new FreePorts(),
+  share: shareOf(folder, undefined),
   owned: ownedProcess(join(folder, 'servers', 'own'), new Map()),
   startsAtOnce: false,
   startTimeoutMs: 20_000,
@@ -61,11 +66,12 @@ function open(t: TestContext, { isOwnable, rooms, startsAtOnce = false }: Opened
   const server = new ManagedServer({
     ...options(folder, events),
     rooms: rooms ?? new GpuRooms(),
-    needs: { group: rooms && 'gpu', share: 1 },
+    share: shareOf(folder, rooms && 'gpu', 1),
     startsAtOnce,
     ...(rooms === undefined && { idleMs: 10 }),
     sleeps: rooms === undefined,
   });
+  server.join(() => engine);
   t.after(async () => {
     await server.close();
     rmSync(folder, { recursive: true, force: true });
@@ -128,7 +134,7 @@ test('the cause of a failed start is read also where a long traceback of another
 
 describe('a server that lines of batches ask for', () => {
   const lines = { waiting: 0, isRecent: false, offer: () => {} };
-  const ready = (server: ManagedServer) => until(() => server.state === 'ready' && server.engine !== undefined);
+  const ready = (server: ManagedServer) => until(() => server.isServing);
   type Other = 'absent' | 'used' | 'busy' | 'unused' | 'unused, at_start' | 'loading';
   const cases: readonly (readonly [Other, boolean])[] = [
     ['absent', true],
@@ -145,7 +151,8 @@ describe('a server that lines of batches ask for', () => {
       const theirs = open(t, { isOwnable: true, rooms, startsAtOnce: other === 'unused, at_start' });
       if (other !== 'absent') {
         theirs.server.summon({ ...theirs.demand, waiting: other === 'loading' ? 1 : 0 });
-        if (other !== 'loading') await ready(theirs.server);
+        // It was looked at what it holds.
+        if (other !== 'loading') await until(() => theirs.server.isServing && theirs.server.isIdle);
         if (other === 'busy') theirs.server.began();
         theirs.server.usedMs = performance.now() - (other === 'used' ? 50_000 : 70_000);
       }
@@ -167,7 +174,7 @@ describe('a server that lines of batches ask for', () => {
       await ready(own.server);
       own.server.began();
       assert.ok(other.server.summon(other.demand));
-      assert.equal(own.server.engine === undefined, !isRecent, 'it takes no more lines');
+      assert.equal(!own.server.isServing, !isRecent, 'it takes no more lines');
       assert.equal(other.server.counts.starts, 0, 'what runs is finished');
       if (isRecent) return;
       own.server.over();
@@ -217,8 +224,8 @@ describe('a server that answers its pages while a request gets nothing', () => {
         },
       } as unknown as Engine;
       const managed = new ManagedEngine({
-        ...options(folder, events),
-        ...{ name: 'm', open: () => writing, writingPatienceMs: 200, rooms: new GpuRooms() },
+        ...{ name: 'm', open: () => writing, startTimeoutMs: 20_000, tells: true },
+        managed: new ManagedServer({ ...options(folder, events), rooms: new GpuRooms(), writingPatienceMs: 200 }),
       });
       t.after(async () => {
         await managed.close();
@@ -229,7 +236,7 @@ describe('a server that answers its pages while a request gets nothing', () => {
       const request = smallRequest();
       const ask = (): Promise<void> =>
         managed.generate({ ...request, cacheScope: 'account' }, new AbortController().signal, () => true);
-      const { pid } = managed.server;
+      const pid = managed.server?.pid;
       const first = ask();
       await Promise.all([assert.rejects(first, { code: 'backend_timeout' }), ask()]);
       if (hangs) await until(() => events.some(({ event }) => event === 'failed'));
@@ -239,6 +246,6 @@ describe('a server that answers its pages while a request gets nothing', () => {
         [failed?.pid, failed?.reason],
         hangs ? [pid, 'it answered, but wrote nothing any more, and was stopped'] : [undefined, undefined],
       );
-      assert.equal(managed.server.pid === pid, !hangs);
+      assert.equal(managed.server?.pid === pid, !hangs);
     });
 });

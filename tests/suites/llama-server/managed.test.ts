@@ -44,8 +44,8 @@ before(async () => {
       HF_TOKEN: 'secret-of-hf',
     },
     config: `models:${[
-      modelOf('left', 'group: gpu'),
-      modelOf('right', 'group: gpu'),
+      modelOf('left', 'group: gpu\n          share: 1'),
+      modelOf('right', 'group: gpu\n          share: 1'),
       modelOf('alone', 'start: at_start\n          env: ["ONE=1"]'),
       modelOf('idle', 'idle_stop_minutes: 0.01'),
       modelOf('late', 'start_timeout_seconds: 5'),
@@ -251,7 +251,8 @@ for word; do [ "$before" = --port ] && port=$word; before=$word; done
 echo "$port" > port; while [ -f port ]; do sleep 0.1; done; sleep 1`,
   );
   const served = until(async () => (await ask('broken')).status === 200, 60_000);
-  await until(() => existsSync(portFile) && /\d\n/.test(readFileSync(portFile, 'utf8')));
+  // After the starts that failed before, the pause is longer than ten seconds.
+  await until(() => existsSync(portFile) && /\d\n/.test(readFileSync(portFile, 'utf8')), 30_000);
   foreign.listen(Number(readFileSync(portFile, 'utf8')), '127.0.0.1', () => rmSync(portFile));
   await served;
   foreign.close();

@@ -34,8 +34,8 @@ before(async () => {
     limits: '  prime_timeout_seconds: 0.2\n  stream_idle_timeout_seconds: 15',
     environment: { AWS_SECRET_ACCESS_KEY: 'secret-of-s3', HF_TOKEN: 'secret-of-hf' },
     config: `models:${[
-      modelOf('left', 'group: gpu'),
-      modelOf('right', 'group: gpu\n          idle_stop_minutes: 0.05'),
+      modelOf('left', 'group: gpu\n          share: 1'),
+      modelOf('right', 'group: gpu\n          share: 1\n          idle_stop_minutes: 0.05'),
     ].join('')}`,
   }).start();
 });

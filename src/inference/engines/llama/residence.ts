@@ -58,7 +58,7 @@ export class Residence implements Occupant {
   drop(work: Waiting): void {
     this.usedMs = performance.now();
     if (this.#waiting.delete(work) && this.#waiting.size === 0) this.#home?.claim.withdraw();
-    if (this.isIdle) this.#home?.claim.idle();
+    if (this.isIdle) this.#home?.claim.settle();
   }
 
   failAll(error: () => ApiError): void {

@@ -1,17 +1,10 @@
 import { RoomClaim, SharedRoom, type Occupant } from '../shared-room.ts';
-
-/** What a server takes of what it shares with others. */
-export interface ServerNeeds {
-  /** Servers with the same word share one GPU, or one memory; `undefined`: it shares with nobody. */
-  readonly group: string | undefined;
-  /** Above 0, at most 1: all of it. */
-  readonly share: number;
-}
+import type { ServerShare } from './server-share.ts';
 
 class ServerClaim extends RoomClaim {
-  readonly share: number;
+  readonly share: Pick<ServerShare, 'part'>;
 
-  constructor(room: SharedRoom<ServerClaim>, occupant: Occupant, share: number) {
+  constructor(room: SharedRoom<ServerClaim>, occupant: Occupant, share: Pick<ServerShare, 'part'>) {
     super(room, occupant);
     this.share = share;
   }
@@ -21,10 +14,17 @@ class ServerClaim extends RoomClaim {
 export class GpuRooms {
   readonly #rooms = new Map<string, SharedRoom<ServerClaim>>();
 
-  register({ group, share }: ServerNeeds, occupant: Occupant): RoomClaim {
+  register(share: Pick<ServerShare, 'group' | 'part'>, occupant: Occupant): RoomClaim {
+    const { group } = share;
     let room = group === undefined ? undefined : this.#rooms.get(group);
     if (room === undefined) {
-      room = new SharedRoom<ServerClaim>({ turnMs: turnMsMin, recheckMs: 1_000, fits });
+      const made = new SharedRoom<ServerClaim>({
+        turnMs: turnMsMin,
+        recheckMs: 1_000,
+        fits,
+        settled: () => relieve(made),
+      });
+      room = made;
       if (group !== undefined) this.#rooms.set(group, room);
     }
     return room.add(new ServerClaim(room, occupant, share));
@@ -33,6 +33,15 @@ export class GpuRooms {
 
 /** Shares are decimal fractions. */
 const fits = (claim: ServerClaim, others: readonly ServerClaim[]): boolean =>
-  others.reduce((sum, { share }) => sum + share, claim.share) <= 1 + 1e-9;
+  others.reduce((sum, { share }) => sum + share.part, claim.share.part) <= 1 + 1e-9;
+
+/** Idle servers leave where those that are there turn out to hold more than there is. */
+function relieve(room: SharedRoom<ServerClaim>): void {
+  for (const idle of room.victims().filter(({ occupant }) => occupant.isIdle)) {
+    const others = room.resident.filter((each) => each !== idle && each.place.kind === 'in');
+    if (others.length === 0 || fits(idle, others)) return;
+    room.makeLeave(idle);
+  }
+}
 
 export const turnMsMin = 10_000;

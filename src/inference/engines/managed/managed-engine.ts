@@ -5,24 +5,28 @@ import { ApiError, errorCodeOf } from '../../../platform/errors.ts';
 import type { StopSignal } from '../../../platform/stop-signal.ts';
 import type { TraceHeaders } from '../../../platform/telemetry/trace-context.ts';
 import type { Demand, Engine, EngineStatus, Look, ServerReading } from '../engine.ts';
-import { ManagedServer, type ManagedServerOptions } from './managed-server.ts';
-import { WritingCheck } from './writing-check.ts';
+import type { ManagedServer, Open } from './managed-server.ts';
 
-export interface ManagedEngineOptions extends ManagedServerOptions {
+export interface ManagedEngineOptions {
   /** The model's public id, for errors. */
   readonly name: string;
-  /** How long a server that may hang is given for a few tokens. */
-  readonly writingPatienceMs?: number;
+  readonly open: Open;
+  /** Other models may have the same one: a base and its adapters. */
+  readonly managed: ManagedServer;
+  readonly startTimeoutMs: number;
+  /** What is said of the server is said here, and not at another model of the same server. */
+  readonly tells: boolean;
 }
 
 /**
- * An ordinary HTTP engine whose server belongs to the service: each process of it has an engine of its own, and while there is none,
- * requests may wait for one (`summon`) in the queue of their model.
+ * An ordinary HTTP engine whose server belongs to the service: each process of it has an engine of its own for each model, and while there is
+ * none, requests may wait for one (`summon`) in the queue of their model.
  */
 export class ManagedEngine implements Engine {
   readonly #name: string;
   readonly #server: ManagedServer;
-  readonly #check: WritingCheck;
+  readonly #open: Open;
+  readonly #tells: boolean;
   /** Never connects: it knows what servers of this kind can be asked for. */
   readonly #kind: Engine;
   readonly startTimeoutMs: number;
@@ -30,36 +34,47 @@ export class ManagedEngine implements Engine {
 
   constructor(options: ManagedEngineOptions) {
     this.#name = options.name;
+    this.#open = options.open;
+    this.#tells = options.tells;
     this.startTimeoutMs = options.startTimeoutMs;
     this.#kind = options.open(1);
-    this.#server = new ManagedServer(options);
-    this.#check = new WritingCheck(options.writingPatienceMs);
-    this.report = this.#kind.report === undefined ? undefined : async () => this.#server.engine?.report?.();
+    this.#server = options.managed;
+    this.#server.join(this.#open);
+    this.report = this.#kind.report === undefined ? undefined : async () => this.#engine?.report?.();
+  }
+
+  get #engine(): Engine | undefined {
+    return this.#server.engineFor(this.#open);
   }
 
   get imageTokens(): Engine['imageTokens'] {
     return this.#kind.imageTokens;
   }
 
-  get server(): ServerReading {
-    const { state, pid, counts } = this.#server;
-    return { state, pid, ...counts };
+  get server(): ServerReading | undefined {
+    const { state, pid, counts, memory } = this.#server;
+    return this.#tells ? { state, pid, memory, ...counts } : undefined;
+  }
+
+  get isCold(): boolean {
+    return this.#engine?.isCold === true;
   }
 
   async generate(request: EngineRequest, signal: StopSignal, take: TakeBatch, trace?: TraceHeaders): Promise<void> {
     signal.throwIfAborted();
-    const { engine } = this.#server;
+    const engine = this.#engine;
+    const { check } = this.#server;
     if (engine === undefined) throw goneError(this.#name);
     this.#server.began();
     const taking: TakeBatch = (batch) => {
-      this.#check.heard();
+      check.heard();
       return take(batch);
     };
     try {
       await engine.generate(request, signal, taking, trace);
     } catch (error) {
       if (errorCodeOf(error) === 'backend_timeout')
-        void this.#check.hangs(engine, request).then((hangs) => hangs && this.#server.hangs(engine));
+        void check.hangs(engine, request).then((hangs) => hangs && this.#server.hangs(engine));
       throw error;
     } finally {
       this.#server.over();
@@ -68,11 +83,11 @@ export class ManagedEngine implements Engine {
 
   /** A server is not started to count. */
   async countTokens(request: EngineRequest, signal: StopSignal): Promise<number | undefined> {
-    return this.#server.engine?.countTokens(request, signal);
+    return this.#engine?.countTokens(request, signal);
   }
 
   refusal(request: EngineRequest): ApiError | undefined {
-    return (this.#server.engine ?? this.#kind).refusal?.(request);
+    return (this.#engine ?? this.#kind).refusal?.(request);
   }
 
   summon(demand: Demand, isLine: boolean): boolean {
@@ -85,11 +100,12 @@ export class ManagedEngine implements Engine {
 
   async look(isIdle?: boolean): Promise<Look> {
     // One that is not there is nobody's fault.
-    return (await this.#server.engine?.look?.(isIdle)) ?? 'closed';
+    return (await this.#engine?.look?.(isIdle)) ?? 'closed';
   }
 
   status(): EngineStatus {
-    const { engine, state, problem, pauseLeftMs } = this.#server;
+    const { state, problem, pauseLeftMs } = this.#server;
+    const engine = this.#engine;
     if (engine !== undefined) return engine.status();
     switch (state) {
       case 'closed':
@@ -118,7 +134,7 @@ export class ManagedEngine implements Engine {
   }
 
   async close(): Promise<void> {
-    await Promise.all([this.#server.close(), this.#kind.close()]);
+    await Promise.all([this.#server.leaveBy(this.#open), this.#kind.close()]);
   }
 }
 

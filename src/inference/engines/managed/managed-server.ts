@@ -1,22 +1,26 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { RestartBackoff } from '../../../platform/rpc/restart-backoff.ts';
-import type { Demand, Engine } from '../engine.ts';
+import type { Demand, Engine, ServerMemory } from '../engine.ts';
 import type { LeaveReason, Occupant, RoomClaim } from '../shared-room.ts';
-import { answersOk, freePort } from './free-port.ts';
-import { isForeign } from './port-owner.ts';
-import { turnMsMin, type GpuRooms, type ServerNeeds } from './gpu-rooms.ts';
+import { answersOk, type FreePorts } from './free-port.ts';
+import { turnMsMin, type GpuRooms } from './gpu-rooms.ts';
+import { heldMemory, type HeldMemory } from './held-memory.ts';
 import type { Owned } from './owned-processes.ts';
+import { ownerOf } from './port-owner.ts';
 import { ServerProcess, type ServerCommand } from './server-process.ts';
+import type { ServerShare } from './server-share.ts';
+import { WritingCheck } from './writing-check.ts';
 
 export interface ManagedServerOptions {
   /** What to run at this port. */
   readonly command: (port: number) => ServerCommand;
   /** The path of a page that answers 200 when the model is loaded. */
   readonly healthPath: string;
-  /** The engine for the server at this port. */
-  readonly open: (port: number) => Engine;
+  readonly ports: FreePorts;
   readonly rooms: GpuRooms;
-  readonly needs: ServerNeeds;
+  readonly share: ServerShare;
+  /** What the process group of a server holds. */
+  readonly measure?: (pid: number) => Promise<HeldMemory | undefined>;
   /** What is remembered of its process beyond the end of this one. */
   readonly owned: Owned;
   /** Started with the service; otherwise when it is asked for. */
@@ -29,6 +33,10 @@ export interface ManagedServerOptions {
   /** Its output after it was ready may be kept, because what it answers may be retained. */
   readonly keepsOutput: boolean;
   readonly onEvent: (event: ServerEvent) => void;
+  /** Called when no model uses it any more, before it ends. */
+  readonly onClosed?: () => void;
+  /** How long a server that may hang is given for a few tokens. */
+  readonly writingPatienceMs?: number;
   /** How often a ready server is looked at, and how often in a row it may not answer. */
   readonly lookMs?: number;
   readonly silentLooksMax?: number;
@@ -40,6 +48,14 @@ export type ServerEvent =
   | { readonly event: 'ready'; readonly pid: number | undefined; readonly port: number; readonly loadMs: number }
   | { readonly event: 'stopped' | 'asleep'; readonly pid: number | undefined; readonly reason: LeaveReason }
   | { readonly event: 'silent'; readonly pid: number | undefined }
+  /** It holds more of its group than the configuration says. */
+  | {
+      readonly event: 'exceeds_share';
+      readonly pid: number | undefined;
+      readonly group: string;
+      readonly share: number;
+      readonly holds: number;
+    }
   | {
       readonly event: 'failed';
       readonly pid: number | undefined;
@@ -62,8 +78,11 @@ type State =
 interface Running {
   readonly process: ServerProcess;
   readonly port: number;
-  readonly engine: Engine;
+  readonly engines: Map<Open, Engine>;
 }
+
+/** The engine of a model for the server at this port. */
+export type Open = (port: number) => Engine;
 
 /**
  * Keeps the process of one server: starts it when it is asked for and has its turn, follows its health and its output, starts it again
@@ -74,6 +93,9 @@ interface Running {
 export class ManagedServer implements Occupant {
   readonly #options: ManagedServerOptions;
   readonly #claim: RoomClaim;
+  /** The models that it serves: one, or a base and its adapters. */
+  readonly #models = new Set<Open>();
+  readonly check: WritingCheck;
   readonly #backoff = new RestartBackoff({ firstMs: 200, mostMs: 60_000, provenMs: 60_000, provenCounts: 0 });
   readonly #demands = new Set<Demand>();
   /** Set when lines of batches had it started, not requests. */
@@ -83,12 +105,15 @@ export class ManagedServer implements Occupant {
   #state: State = { kind: 'stopped' };
   #admits = false;
   #running = 0;
+  /** Until what it holds was looked at it does not make room: otherwise servers that are asked for in turns would never be seen. */
+  #isSeen = true;
   #timer: NodeJS.Timeout | undefined;
   usedMs = performance.now();
 
   constructor(options: ManagedServerOptions) {
     this.#options = options;
-    this.#claim = options.rooms.register(options.needs, this);
+    this.#claim = options.rooms.register(options.share, this);
+    this.check = new WritingCheck(options.writingPatienceMs);
     if (options.startsAtOnce) this.#claim.request();
   }
 
@@ -96,9 +121,33 @@ export class ManagedServer implements Occupant {
     return this.#state.kind === 'stopped' && this.#claim.isWaiting ? 'waiting' : this.#state.kind;
   }
 
-  /** The engine of a server that takes requests now. */
-  get engine(): Engine | undefined {
-    return this.#state.kind === 'ready' && this.#admits ? this.#state.engine : undefined;
+  /** A model is served by it from now on. */
+  join(open: Open): void {
+    this.#models.add(open);
+    if (this.#state.kind === 'ready') this.#state.engines.set(open, open(this.#state.port));
+  }
+
+  /** The server of no model ends. */
+  async leaveBy(open: Open): Promise<void> {
+    this.#models.delete(open);
+    if (this.#models.size === 0) return this.close();
+    const engines = 'engines' in this.#state ? this.#state.engines : undefined;
+    const engine = engines?.get(open);
+    engines?.delete(open);
+    await engine?.close();
+  }
+
+  /** The engine of a model, of a server that takes requests now. */
+  engineFor(open: Open): Engine | undefined {
+    return this.#state.kind === 'ready' && this.#admits ? this.#state.engines.get(open) : undefined;
+  }
+
+  get isServing(): boolean {
+    return this.#state.kind === 'ready' && this.#admits;
+  }
+
+  get memory(): ServerMemory | undefined {
+    return this.#options.share.reading;
   }
 
   get pid(): number | undefined {
@@ -118,7 +167,7 @@ export class ManagedServer implements Occupant {
   /** Returns whether requests may wait for it. */
   summon(demand: Demand): boolean {
     const { kind } = this.#state;
-    if (kind === 'closed' || this.engine !== undefined) return false;
+    if (kind === 'closed' || this.isServing) return false;
     if (this.#state.kind === 'failed' && this.#state.isHopeless) return false;
     this.#demands.add(demand);
     if (kind === 'stopped' || kind === 'sleeping') this.#lines = undefined;
@@ -148,15 +197,16 @@ export class ManagedServer implements Occupant {
     this.usedMs = performance.now();
     if (--this.#running > 0) return;
     this.#waitIdle();
-    this.#claim.idle();
+    this.#claim.settle();
   }
 
   async close(): Promise<void> {
-    const { process, engine } = { process: undefined, engine: undefined, ...this.#state };
+    const { process, engines } = { process: undefined, engines: undefined, ...this.#state };
     this.#state = { kind: 'closed' };
     clearTimeout(this.#timer);
+    this.#options.onClosed?.();
     this.#offer();
-    await engine?.close();
+    await closeAll(engines);
     await process?.stop(stopGraceMs);
     this.#claim.release();
   }
@@ -169,7 +219,7 @@ export class ManagedServer implements Occupant {
 
   /** Requests that wait while it starts count as its work: otherwise two servers would push each other out forever. */
   get isIdle(): boolean {
-    return this.#running === 0 && !(this.#admits && this.isWanted);
+    return this.#running === 0 && !(this.#admits && this.isWanted) && this.#isSeen;
   }
 
   get isWanted(): boolean {
@@ -214,7 +264,7 @@ export class ManagedServer implements Occupant {
     }
     if (this.#state !== state) return;
     this.#state = { kind: 'stopping', process };
-    await Promise.all([state.kind === 'ready' ? state.engine.close() : undefined, process?.stop(stopGraceMs)]);
+    await Promise.all([state.kind === 'ready' ? closeAll(state.engines) : undefined, process?.stop(stopGraceMs)]);
     this.#options.onEvent({ event: 'stopped', pid, reason });
     if (this.#is('stopping')) this.#state = { kind: 'stopped' };
   }
@@ -236,26 +286,33 @@ export class ManagedServer implements Occupant {
   }
 
   async #start(): Promise<void> {
-    const { command, healthPath, open, owned, startTimeoutMs, onEvent, keepsOutput } = this.#options;
-    let state: State = { kind: 'starting', process: undefined };
+    const { owned, ports, startTimeoutMs, command } = this.#options;
+    const state: State = { kind: 'starting', process: undefined };
     this.#state = state;
     // One that an earlier service or configuration has left behind has the memory that this one needs.
     await owned.gone(startTimeoutMs);
-    const port = await freePort();
-    if (this.#state !== state) return;
-    const sinceMs = performance.now();
+    const port = await ports.take();
+    if (this.#state !== state) return ports.release(port);
     const process = new ServerProcess(command(port));
-    this.#state = state = { kind: 'starting', process };
     this.counts.starts++;
-    onEvent({ event: 'starting', pid: process.pid, port });
-    owned.started(process.pid, process.ended);
+    this.#options.onEvent({ event: 'starting', pid: process.pid, port });
     void process.ended.then((how) => {
+      ports.release(port);
       owned.ended(process.pid);
       this.#ended(process, how);
     });
+    await this.#load(process, port);
+  }
+
+  async #load(process: ServerProcess, port: number): Promise<void> {
+    const { healthPath, owned, startTimeoutMs, onEvent, keepsOutput } = this.#options;
+    const sinceMs = performance.now();
+    const state: State = { kind: 'starting', process };
+    this.#state = state;
+    owned.started(process.pid, process.ended);
     const isThere = async (): Promise<boolean> =>
       (await answersOk(`http://127.0.0.1:${port}${healthPath}`, healthTimeoutMs)) &&
-      !(await isForeign(port, process.pid));
+      (await ownerOf(port, process.pid)) !== 'another';
     while (!(await isThere())) {
       if (this.#state !== state || process.hasEnded) return;
       if (performance.now() - sinceMs > startTimeoutMs) return this.#isLate(process);
@@ -266,13 +323,19 @@ export class ManagedServer implements Occupant {
     process.wasReady = true;
     if (!keepsOutput) process.keepNoOutput();
     onEvent({ event: 'ready', pid: process.pid, port, loadMs: this.counts.loadMs });
-    this.#isReady({ process, port, engine: open(port) });
+    const engines = new Map([...this.#models].map((open) => [open, open(port)]));
+    // That of an adapter asks the server first whether it has it.
+    const isAsking = (engine: Engine): boolean => engine.status().state === 'starting';
+    for (let look = 0; look < askingLooksMax && [...engines.values()].some(isAsking); look++) await delay(startLookMs);
+    if (this.#state !== state) return void closeAll(engines);
+    this.#isReady({ process, port, engines });
   }
 
-  #isReady({ process, port, engine }: Running): void {
-    const state: State = { kind: 'ready', sinceMs: performance.now(), process, port, engine };
+  #isReady({ process, port, engines }: Running): void {
+    const state: State = { kind: 'ready', sinceMs: performance.now(), process, port, engines };
     this.#state = state;
     this.#claim.loaded();
+    this.#isSeen = this.#options.share.group === undefined;
     void this.#watch(state);
     this.#offer();
     this.#waitIdle();
@@ -312,19 +375,43 @@ export class ManagedServer implements Occupant {
   /** A server that does not answer several times in a row is stopped by force: its requests end like those of any server that dies. */
   async #watch(state: Extract<State, { readonly kind: 'ready' }>): Promise<void> {
     const { lookMs = 2_000, silentLooksMax = 4 } = this.#options;
-    for (let silent = 0; silent < silentLooksMax;) {
+    let silent = 0;
+    for (let looks = 0; silent < silentLooksMax; looks++) {
+      if (looks % looksPerMeasure === 0 && (await this.#learns(state))) this.#claim.settle();
       await delay(lookMs, undefined, { ref: false });
       if (this.#state !== state) return;
-      silent = (await state.engine.look?.(true)) === 'silent' ? silent + 1 : 0;
+      const [engine] = state.engines.values();
+      silent = (await engine?.look?.(true)) === 'silent' ? silent + 1 : 0;
       if (this.#state !== state) return;
     }
     this.#stopSilent(state, 'it did not answer any more, and was stopped');
   }
 
+  /** Returns whether those that wait may fit beside it now, or those that are there not any more. */
+  async #learns(state: Running): Promise<boolean> {
+    const wasSeen = this.#isSeen;
+    const isNew = await this.#measure(state);
+    if (this.#state === state) this.#isSeen = true;
+    return isNew || !wasSeen;
+  }
+
+  async #measure({ process, port }: Running): Promise<boolean> {
+    const { share, measure = heldMemory, onEvent } = this.#options;
+    const { pid } = process;
+    // What listens outside of the group, as a container's proxy does, holds nothing that can be seen here.
+    if (share.group === undefined || pid === undefined || (await ownerOf(port, pid)) !== 'server') return false;
+    const held = await measure(pid);
+    if (held === undefined || process.hasEnded || !share.saw(held)) return false;
+    const { declared = 1, exceeds } = share.reading!;
+    const holds = Math.round((1_000 * held.bytes) / held.ofBytes) / 1_000;
+    if (exceeds) onEvent({ event: 'exceeds_share', pid, group: share.group, share: declared, holds });
+    return true;
+  }
+
   /** The server of this engine was found to write nothing any more. */
   hangs(engine: Engine): void {
     const state = this.#state;
-    if (state.kind === 'ready' && state.engine === engine)
+    if (state.kind === 'ready' && [...state.engines.values()].includes(engine))
       this.#stopSilent(state, 'it answered, but wrote nothing any more, and was stopped');
   }
 
@@ -336,6 +423,7 @@ export class ManagedServer implements Occupant {
 
   #ended(process: ServerProcess, how: string): void {
     if (this.#is('stopping') || !('process' in this.#state) || this.#state.process !== process) return;
+    if ((!process.wasReady || process.wasKilled) && !this.#claim.isAlone) this.#options.share.failedBesideOthers();
     this.#fail(process, how);
   }
 
@@ -352,7 +440,7 @@ export class ManagedServer implements Occupant {
     const output = process?.wasReady === true ? '' : lines.join('\n');
     this.#options.onEvent({ event: 'failed', pid: process?.pid, reason: how, output, pauseMs: Math.round(pauseMs) });
     // Its requests end by themselves, by what they read of a server that is gone.
-    if ('engine' in state) setTimeout(() => void state.engine.close(), closeMs).unref();
+    if ('engines' in state) setTimeout(() => void closeAll(state.engines), closeMs).unref();
     clearTimeout(this.#timer);
     this.#timer = setTimeout(() => this.#retry(problem), pauseMs);
     this.#claim.leave();
@@ -383,12 +471,18 @@ export class ManagedServer implements Occupant {
   }
 }
 
+const closeAll = (engines: Running['engines'] | undefined): Promise<unknown> =>
+  Promise.all([...(engines?.values() ?? [])].map((engine) => engine.close()));
+
 const turnMsMax = 120_000;
+/** Every 30 s: nvidia-smi takes up to a second. */
+const looksPerMeasure = 15;
 /** As long as arrivals are remembered for the reserve of slots that batches leave. */
 const unusedMs = 60_000;
 const hopelessAfter = 2;
 const stopGraceMs = 10_000;
 const startLookMs = 100;
+const askingLooksMax = 50;
 const healthTimeoutMs = 2_000;
 /** For what a dead server has written before it died. */
 const closeMs = 5_000;

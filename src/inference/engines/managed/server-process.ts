@@ -25,9 +25,12 @@ export class ServerProcess {
   #keepsOutput = true;
   /** Set when it has been ready: from then on it may have requests. */
   wasReady = false;
+  /** By another than this service, as the kernel does when memory is short. */
+  wasKilled = false;
   /** Resolves when it has ended, with the reason in words. */
   readonly ended: Promise<string>;
   #hasEnded = false;
+  #isStopped = false;
 
   constructor({ command, variables, directory }: ServerCommand) {
     const child = spawn('/bin/sh', ['-c', guarded, 'sh', ...command], {
@@ -56,9 +59,12 @@ export class ServerProcess {
       child.on('error', (error) => {
         if (child.pid === undefined) end(error.message);
       });
-      child.on('exit', (code, signal) =>
-        end(signal === null ? `it exited with code ${code}` : `it ended by ${signal}`),
-      );
+      child.on('exit', (code, signal) => {
+        // 137: a shell that started the program says so of it.
+        this.wasKilled = !this.#isStopped && (signal === 'SIGKILL' || code === 137);
+        const how = signal === null ? `it exited with code ${code}` : `it ended by ${signal}`;
+        end(this.wasKilled ? `${how}, as the kernel ends a process when memory is short` : how);
+      });
     });
   }
 
@@ -96,6 +102,7 @@ export class ServerProcess {
   #signal(signal: NodeJS.Signals): void {
     const { pid } = this.#child;
     if (pid === undefined || this.#hasEnded) return;
+    this.#isStopped = true;
     try {
       process.kill(-pid, signal);
     } catch {

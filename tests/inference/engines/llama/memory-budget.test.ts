@@ -66,7 +66,7 @@ class Guest implements Occupant {
   works(isWorking: boolean, nowMs = 0): void {
     this.isIdle = !isWorking;
     this.usedMs = nowMs;
-    if (!isWorking) this.claim.idle();
+    if (!isWorking) this.claim.settle();
   }
 }
 

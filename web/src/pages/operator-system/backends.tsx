@@ -8,7 +8,7 @@ import { Meter } from '../../components/meter.tsx';
 import { EmptyState } from '../../components/state.tsx';
 import { DataTable, wholeList } from '../../components/table.tsx';
 import type { Column } from '../../components/table.tsx';
-import { formatNumber, formatPercent } from '../../format/number.ts';
+import { formatBytes, formatNumber, formatPercent } from '../../format/number.ts';
 import { useText } from '../../i18n/text.ts';
 import type { OperatorSystemTexts } from './messages/en.ts';
 import styles from './operator-system.module.css';
@@ -23,7 +23,7 @@ export function Backends({ backends }: { readonly backends: readonly Backend[] }
     {
       head: t('backend'),
       main: true,
-      cell: ({ model, name, engine, url, zdr }) => (
+      cell: ({ model, name, engine, url, zdr, shared_memory: memory }) => (
         <div className={styles['backend']}>
           <span>
             <Link to="/operator/catalogue" search={{ model } as never}>
@@ -32,6 +32,7 @@ export function Backends({ backends }: { readonly backends: readonly Backend[] }
             · {name} {zdr && <Badge>ZDR</Badge>}
           </span>
           {url === null ? <span>{engine === null ? '' : t(engines[engine])}</span> : <code>{url}</code>}
+          <Shared memory={memory} />
         </div>
       ),
     },
@@ -72,6 +73,27 @@ export function Backends({ backends }: { readonly backends: readonly Backend[] }
       keyOf={({ model, name }) => `${model} ${name}`}
       empty={<EmptyState title={t('noBackends')}>{t('noBackendsText')}</EmptyState>}
     />
+  );
+}
+
+/** What is declared of a server's part of its group, and the most that it was seen to hold. */
+function Shared({ memory }: { readonly memory: Backend['shared_memory'] }) {
+  const t = useText<OperatorSystemTexts>('operator-system');
+  if (memory === null) return null;
+  const { group, declared, learned, exceeds, doubted } = memory;
+  return (
+    <span className={styles['shared']}>
+      {group}: {declared !== null && t('shareDeclared', { part: formatPercent(declared) })}
+      {declared === null && (doubted ? t('shareDoubted') : learned === null && t('shareUnknown'))}
+      {(declared !== null || doubted) && learned !== null && ', '}
+      {learned !== null &&
+        t('shareHeld', {
+          held: formatBytes(learned.bytes),
+          all: formatBytes(learned.of_bytes),
+          part: formatPercent(learned.bytes / learned.of_bytes),
+        })}{' '}
+      {exceeds && <Badge tone="warn">{t('shareExceeds')}</Badge>}
+    </span>
   );
 }
 
