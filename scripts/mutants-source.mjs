@@ -20,6 +20,11 @@ const logical = new Map([
   [ts.SyntaxKind.BarBarToken, ['||', '&&']],
 ]);
 
+const bounds = new Map([
+  ['Math.min', 'max'],
+  ['Math.max', 'min'],
+]);
+
 /** What the written code calls. In each process and thread the first file creates it. */
 const runtime = `const __mutants = (globalThis.__mutants ??= (() => {
   const active = Number(process.env.TOKENHOUSE_MUTANT ?? -1);
@@ -114,7 +119,7 @@ export function withMutants(name, text, first) {
     if (ts.isReturnStatement(node) && isEarly(node)) {
       return factory.createIfStatement(call('returns', added(node, 'without this return')), made);
     }
-    const other = { 'Math.min': 'max', 'Math.max': 'min' }[node.parent?.expression === node ? node.getText(file) : ''];
+    const other = bounds.get(node.parent?.expression === node ? node.getText(file) : '');
     if (other !== undefined && ts.isCallExpression(node.parent)) {
       const swap = factory.createPropertyAccessExpression(factory.createIdentifier('Math'), other);
       return call('either', added(node, `Math.${other}`), made, swap);
