@@ -94,7 +94,8 @@ async function visitAll(
   const readings: Reading[] = [];
   for (const { path, signedIn } of consolePages) {
     // Errors and dialogs show nothing that grows with the rows.
-    if (signedIn !== true || /nothing|KEY|req_0|=true|cancelled|gallery/.test(path)) continue;
+    if (signedIn !== true || /nothing|broken|KEY|FAILED|OTHER|ENDPOINT|req_0|=true|cancelled|gallery/.test(path))
+      continue;
     const chosen = path.replace('REQUEST', requestId);
     say(chosen);
     await visit(page, service.accountUrl + chosen);

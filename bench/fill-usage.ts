@@ -3,6 +3,8 @@ import { sql, type Kysely } from 'kysely';
 import type { Database } from '../src/store/database.ts';
 import { hourMs, quarterMs, startOfDay } from '../src/platform/calendar/time-zone.ts';
 import { quarterColumns, quarters, sumColumns } from '../src/store/reports/usage-expressions.ts';
+import { completeBefore } from '../src/store/reports/roll-ups.ts';
+import { recomputeTiers } from '../src/store/reports/tier-roll-ups.ts';
 import { startOfUtcMonth } from '../src/platform/calendar/months.ts';
 import { say } from './command.ts';
 
@@ -103,9 +105,18 @@ export async function fillUsage({ name, dialect, db, run, rows, ...where }: Fill
   await run(
     `insert into usage_days (account_id, time_zone, until) select id, time_zone, ${until} from account where kind = 0`,
   );
+  say(`${name}: sums by tier`);
+  await recomputeTiers(db, { since: 0, until: completeBefore(to - openMs) });
   await run(isSqlite ? 'analyze' : 'vacuum analyze');
   const counts = [];
-  for (const table of ['usage_hour', 'usage_tag_hour', 'usage_day', 'usage_tag_day'] as const) {
+  for (const table of [
+    'usage_hour',
+    'usage_tag_hour',
+    'usage_day',
+    'usage_tag_day',
+    'usage_tier_hour',
+    'usage_latency_day',
+  ] as const) {
     const { rows: counted } = await sql<{ n: bigint }>`select count(*) as n from ${sql.table(table)}`.execute(db);
     counts.push(`${table} ${Number(counted[0]!.n).toLocaleString('en')}`);
   }

@@ -10,6 +10,7 @@ import { lastUseOfKeys } from '../src/store/repositories/key-last-use.ts';
 import { migrate } from '../src/store/migrations/migrate.ts';
 import { kyselyOnPostgres } from '../src/store/postgres/dialect.ts';
 import { makePartitions } from '../src/store/postgres/partitions.ts';
+import { reportLatency, type LatencyDimension } from '../src/store/reports/latency.ts';
 import { readLedgerSpan } from '../src/store/reports/ledger-span.ts';
 import { reportUsage, spendOfKeys, spendSince, type ReportDimension } from '../src/store/reports/reports.ts';
 import { rowsOn } from '../src/store/schema/codec.ts';
@@ -45,11 +46,21 @@ const report =
     return reportUsage(db, { accountId, timeZone, bounds, by, ...filter });
   };
 
+const latency = (span: number, by: readonly LatencyDimension[]) => (db: Kysely<Database>, accountId: string) =>
+  reportLatency(db, { accountId, from: now - span, to: now, by });
+
 const cases: readonly Case[] = [
   { name: '30 days by day and model', run: report('1d', 30 * dayMs, ['model']) },
   { name: '30 days by day, model and key', run: report('1d', 30 * dayMs, ['model', 'key']) },
   { name: '30 days by day and label', run: report('1d', 30 * dayMs, ['tag']) },
   { name: '30 days by day, one label', run: report('1d', 30 * dayMs, [], zone, { tag: 'tag-3' }) },
+  { name: '30 days by day and tier', run: report('1d', 30 * dayMs, ['tier']) },
+  {
+    name: '30 days by day, failed requests by model',
+    run: report('1d', 30 * dayMs, ['model'], zone, { ending: 'failed' }),
+  },
+  { name: 'latencies of 30 days by model', run: latency(30 * dayMs, ['model']) },
+  { name: 'latencies of 24 hours', run: latency(dayMs, []) },
   { name: '90 days by day and model', run: report('1d', 89 * dayMs, ['model']) },
   { name: '7 days by hour and model, UTC', run: report('1h', 7 * dayMs, ['model'], 'UTC') },
   { name: '24 hours by hour and model, zone at :30', run: report('1h', dayMs, ['model']) },

@@ -4,13 +4,14 @@ import { statementData } from '../../../src/billing/invoices/statement.ts';
 import type { Invoice } from '../../../src/store/repositories/invoices.ts';
 import type { Receipt } from '../../../src/store/repositories/receipts.ts';
 import { defaultTaxNotes } from '../../../src/tax/tax.ts';
+import { hostile } from '../../support/hostile.ts';
 import { settings } from './invoicing.ts';
 
 const october = Date.UTC(2026, 9, 1);
 const november = Date.UTC(2026, 10, 1);
 const buyer = {
   name: 'Müller & Söhne Donaudampfschifffahrtsgesellschaftskapitänsmützenherstellung mit beschränkter Haftung',
-  address: ['Llanfairpwllgwyngyllgogerychwyrndrobwllllantysiliogogogoch Street 1', '04109 Leipzig', 'FR'],
+  address: ['Llanfairpwllgwyngyllgogerychwyrndrobwllllantysiliogogogoch Street 1', '04109 Leipzig', hostile(100), 'FR'],
   email: 'accounts-payable-of-the-whole-group@a-very-long-name-of-a-company.example.org',
   country: 'FR',
   taxId: 'FR12345678901',
@@ -20,7 +21,7 @@ const parties = {
   timeZone: 'America/Argentina/ComodRivadavia',
   seller: settings.seller,
   buyer,
-  account: { id: 'acct_a65T2UXdn1ly', name: 'a' },
+  account: { id: 'acct_a65T2UXdn1ly', name: hostile(100) },
 };
 const tax = { name: 'VAT', ratePerMille: 0, treatment: 'reverse_charge', note: defaultTaxNotes.reverseCharge } as const;
 
@@ -37,6 +38,7 @@ export function longStatement(): Invoice {
   const models = [
     ...tiers.map(() => 'small'),
     'meta-llama/Llama-3.3-70B-Instruct-Turbo-FP8-128k-with-a-very-long-context',
+    hostile(128),
     'amodelwithoutanysigninitsnamewhichgoesonandonandonandon',
     ...Array.from({ length: 60 }, (_, index) => `qwen3-${index}b-instruct`),
   ];

@@ -13,6 +13,7 @@ import { statementData } from '../../../src/billing/invoices/statement.ts';
 import type { Buyer } from '../../../src/billing/invoices/statement.ts';
 import type { LedgerUsage } from '../../../src/store/reports/ledger-span.ts';
 import type { Invoice } from '../../../src/store/repositories/invoices.ts';
+import { hostile } from '../../support/hostile.ts';
 import { settings } from './invoicing.ts';
 
 const october = Date.UTC(2026, 9, 1);
@@ -110,6 +111,17 @@ test('the same document makes the same bytes', async () => {
     await paperPdf(paperOf(invoice), { font: undefined }),
   ];
   assert.ok(Buffer.from(one).equals(Buffer.from(other)));
+});
+
+test('names with markup, a turned direction and no blanks are printed as they are, in both', async () => {
+  for (const length of [50, 100, 200]) {
+    const paper = paperOf(invoiceOf({ name: hostile(length) }, [hostile(length)]));
+    for (const tag of ['img', 'script']) assert.ok(!paperHtml(paper).includes(`<${tag}`), `${length}`);
+    assert.match(
+      (await textOf(await paperPdf(paper, { font: systemFont() }))).replaceAll(/\s/g, ''),
+      /<imgsrc=xclass=hostile/,
+    );
+  }
 });
 
 test('letters beyond Western Europe: printed where there is a font, and said to be missing where there is none', async (t) => {

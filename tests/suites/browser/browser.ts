@@ -66,6 +66,9 @@ const atRest = `Promise.all(
     .map(({ finished }) => finished.catch(() => {})),
 )`;
 
+/** Elements and a script that stand in texts which others have chosen (console-person.ts): how many are there, or have run. */
+const madeOfText = "document.querySelectorAll('.hostile, [onerror], [src=x]').length + ('hacked' in window ? 1 : 0)";
+
 /** Somebody at a browser of their own, with cookies of their own. Whatever the browser complains of is a failure. */
 export class Person {
   readonly page: Page;
@@ -174,6 +177,7 @@ export class Person {
       '[document.documentElement.scrollWidth, document.documentElement.clientWidth]',
     )) as [number, number];
     assert.ok(wide <= screen, `${where}: ${wide} px wide`);
+    assert.equal(await page.evaluate(madeOfText), 0, `${where}: an element was made of a text, or has run`);
     assert.deepEqual(this.#complaints, [], where);
   }
 

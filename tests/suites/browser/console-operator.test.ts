@@ -7,6 +7,7 @@ import { after, before, test } from 'node:test';
 
 import { Server } from '../../app/discovery/scene.ts';
 import { startHub } from '../../support/hub.ts';
+import { hostileName } from '../../support/hostile.ts';
 import { report } from '../../support/workers.ts';
 import { noFeatures, scriptedModel, TestService, until } from '../../support/service.ts';
 import { writeTinyGguf } from '../../support/tiny-gguf.ts';
@@ -25,8 +26,6 @@ const service = new TestService({
   environment: { HF_ENDPOINT: hub.url, NO_PROXY: '127.0.0.1', TOKENHOUSE_MODEL_DIR: join(made, 'cache') },
 });
 const visitor = new Visitor(service);
-/** Markup, a long word, and the other direction of writing: shown as they are. */
-const hostileName = `<img src=x onerror="alert(1)"> ${'long'.repeat(12)} \u202Ertl`;
 const member = { email: 'mia@example.org', name: 'Mia', password: 'a long password of hers' };
 
 before(async () => {

@@ -4,7 +4,7 @@ import type { Person } from './browser.ts';
 
 /** A page of the console. The suite visits it in both colour schemes, on a phone and on a desktop, in every language. */
 export interface ConsolePage {
-  /** `KEY`, `REQUEST` and `ACCOUNT` stand for ids of a key, of a request and of an account that are there. */
+  /** `KEY`, `REQUEST`, `ACCOUNT`, `OTHER`, `FAILED` and `ENDPOINT` stand for ids that are there. */
   readonly path: string;
   /** Signed in as the owner, who is the operator too; left out: not signed in. */
   readonly signedIn?: true;
@@ -36,6 +36,7 @@ export const consolePages: readonly ConsolePage[] = [
   { path: '/models', signedIn: true },
   { path: '/models?q=nothing', signedIn: true },
   { path: '/models/demo', signedIn: true },
+  { path: '/models/broken', signedIn: true },
   { path: '/models/nothing', signedIn: true },
   { path: '/keys', signedIn: true, then: (person) => pressKey(person, '?') },
   { path: '/keys?disabled=true', signedIn: true, then: (person) => pressKey(person, 'Control+k') },
@@ -46,8 +47,8 @@ export const consolePages: readonly ConsolePage[] = [
   { path: '/requests?from=1&ending=failed&tag=nothing', signedIn: true },
   { path: '/requests?ending=refused', signedIn: true },
   { path: '/requests?tier=default', signedIn: true, then: openPicker },
-  { path: '/batches', signedIn: true },
   { path: '/requests/REQUEST', signedIn: true },
+  { path: '/requests/FAILED', signedIn: true },
   { path: '/requests/req_000000000000', signedIn: true },
   { path: '/batches', signedIn: true, then: saveAnswers },
   { path: '/usage', signedIn: true },
@@ -66,6 +67,7 @@ export const consolePages: readonly ConsolePage[] = [
   { path: '/alerts', signedIn: true },
   { path: '/alerts?add=true', signedIn: true },
   { path: '/alerts/webhooks/whe_00000000000000000000000000000000', signedIn: true },
+  { path: '/alerts/webhooks/ENDPOINT', signedIn: true },
   { path: '/audit', signedIn: true, then: openFirstRow },
   { path: '/audit?actor=nobody&action=key&since=7d', signedIn: true },
   { path: '/settings', signedIn: true },
@@ -80,6 +82,8 @@ export const consolePages: readonly ConsolePage[] = [
   { path: '/operator/accounts/ACCOUNT', signedIn: true },
   { path: '/operator/accounts/ACCOUNT?view=people', signedIn: true },
   { path: '/operator/accounts/ACCOUNT?view=suspensions', signedIn: true },
+  { path: '/operator/accounts/OTHER', signedIn: true },
+  { path: '/operator/accounts/OTHER?view=suspensions', signedIn: true },
   { path: '/operator/accounts/acct_nothing', signedIn: true },
   { path: '/operator/revenue', signedIn: true },
   { path: '/operator/revenue?by=account&month=2020-01', signedIn: true },

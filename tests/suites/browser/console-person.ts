@@ -10,9 +10,6 @@ export const openConsole = `server:\n  inference: { port: 0 }\n  account: { port
   { settings: noFeatures },
 )}`;
 
-/** Markup, a long word, and the other direction of writing: shown as they are. */
-export const hostileName = `<img src=x onerror="alert(1)"> ${'long'.repeat(15)} \u202Ertl`;
-
 interface Credentials {
   readonly email: string;
   readonly password: string;

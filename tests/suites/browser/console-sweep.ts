@@ -3,12 +3,15 @@ import assert from 'node:assert/strict';
 import { after, afterEach, before, beforeEach, describe, test } from 'node:test';
 
 import { BatchClient, chatLine } from '../../support/batch-client.ts';
+import { hostileName } from '../../support/hostile.ts';
 import { TestService, until } from '../../support/service.ts';
+import { Upstream } from '../../support/upstream.ts';
 import { owner, Visitor } from '../../support/visitor.ts';
 import { browserOfFile, Person } from './browser.ts';
 import type { Look } from './browser.ts';
 import { consolePages } from './console-pages.ts';
-import { hostileName, openConsole, signIn } from './console-person.ts';
+import { fillHostile, hostileAnswer, hostileModel, type HostileIds } from './console-hostile.ts';
+import { openConsole, signIn } from './console-person.ts';
 
 const languages = ['en-US', 'de-DE', 'zh-CN'];
 
@@ -16,8 +19,10 @@ export function sweepPages(look: Look): void {
   const openBrowser = browserOfFile();
   const service = new TestService({ config: '' });
   let ids: Ids;
+  let upstream: Upstream;
   before(async () => {
-    service.writeConfig(openConsole);
+    upstream = await Upstream.start(hostileAnswer, { isLookedAt: true });
+    service.writeConfig(openConsole + hostileModel(upstream));
     await service.start();
     ids = await fill(service);
     await service.stop();
@@ -25,7 +30,10 @@ export function sweepPages(look: Look): void {
   // A sweep makes nearly as many requests as a person may in a minute, and a service that has just started has counted none of them.
   beforeEach(() => service.start());
   afterEach(() => service.stop());
-  after(() => service.dispose());
+  after(async () => {
+    await service.dispose();
+    await upstream.close();
+  });
 
   describe('every page', () => {
     for (const locale of languages)
@@ -51,7 +59,7 @@ export function sweepPages(look: Look): void {
   });
 }
 
-interface Ids {
+interface Ids extends HostileIds {
   readonly KEY: string;
   readonly REQUEST: string;
   readonly ACCOUNT: string;
@@ -83,7 +91,8 @@ async function fill(service: TestService): Promise<Ids> {
   await client.when((await client.of([chatLine('one', 'hi')])).id);
   await made('/v1/credits/topups', { amount_cents: 2500 }, 'left');
   await visitor.topUp(2500, 'paid');
-  return { KEY: key.data.id, REQUEST: request, ACCOUNT: service.accountId };
+  const hostile = await fillHostile(service, visitor, key.key);
+  return { KEY: key.data.id, REQUEST: request, ACCOUNT: service.accountId, ...hostile };
 }
 
 /**

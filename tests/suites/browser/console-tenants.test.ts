@@ -87,7 +87,6 @@ async function personOf(t: TestContext, email: string) {
 /** With ids of the other account wherever an address takes one. */
 const addresses = (): readonly string[] => [
   ...consolePages.flatMap(({ path, signedIn }) => (signedIn === true && path !== '/gallery' ? [path] : [])),
-  `/alerts/webhooks/${ids.webhook}`,
   `/requests?key=${ids.key}`,
   `/usage?key=${ids.key}`,
   `/usage?by=key&show=requests&key=${ids.key}`,
@@ -95,7 +94,11 @@ const addresses = (): readonly string[] => [
 ];
 
 const withIds = (path: string): string =>
-  path.replace('KEY', ids.key).replace('REQUEST', ids.request).replace('ACCOUNT', ids.account);
+  path
+    .replace('KEY', ids.key)
+    .replace(/REQUEST|FAILED/, ids.request)
+    .replace(/ACCOUNT|OTHER/, ids.account)
+    .replace('ENDPOINT', ids.webhook);
 
 test('its own person sees the words of an account on its pages', async (t) => {
   const { person, visit } = await personOf(t, ids.email);

@@ -2,10 +2,11 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 
+import { hostileName } from '../../support/hostile.ts';
 import { TestService, until } from '../../support/service.ts';
 import { owner, ownerToken, Visitor } from '../../support/visitor.ts';
 import { browserOfFile, looks, Person } from './browser.ts';
-import { hostileName, openConsole, signIn as signInWith } from './console-person.ts';
+import { openConsole, signIn as signInWith } from './console-person.ts';
 
 const openBrowser = browserOfFile();
 

@@ -5,13 +5,13 @@ import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 
 import { closeConnection, openConnection } from '../../../src/store/sqlite/connection.ts';
+import { hostileName } from '../../support/hostile.ts';
 import { scriptedModel, TestService, until } from '../../support/service.ts';
 import { owner, Visitor } from '../../support/visitor.ts';
 import { looks, openBrowser, Person } from './browser.ts';
 
 const service = new TestService({ config: '' });
 /** Markup, a long word, and the other direction of writing. */
-const hostileName = `<img src=x onerror="alert(1)"> ${'long'.repeat(15)} \u202Ertl`;
 const tag = 'nightly-batch-of-the-whole-shelf';
 const answered = 4;
 /** Its server always fails, so `demo` serves it. */
