@@ -111,8 +111,8 @@ function amountOf(rule: LimitRule, { tokens, microcents, used }: Amounts): numbe
   return Math.min(microcents(), left > 0 ? left : rule.limit);
 }
 
-/** Rounds up to whole seconds, at least 1. */
-export const wholeSeconds = (ms: number): number => Math.max(1, Math.ceil(ms / 1000));
+/** Rounds up to whole seconds. */
+export const wholeSeconds = (ms: number): number => Math.ceil(ms / 1000);
 
 /** Returns the 429 of a limit that is used up: whose it is, for which model, of what, and when it begins anew. */
 export function rateExceeded({ rule, who, modelId }: LimitClaim, seconds: number): ApiError {

@@ -157,16 +157,22 @@ test('many counts are written in batches of five hundred', async () => {
 
 test('what another process counted goes on, page by page, and an earlier window is not loaded, whatever the store says', async () => {
   const { store, windows } = new Scene();
-  const other = { ...rule, subject: 'acct_b' };
   windows.add(rule, 4);
-  windows.add(other, 7);
+  windows.add({ ...rule, subject: 'acct_b' }, 7);
+  const third = { ...rule, subject: 'acct_c' };
+  windows.add(third, 8);
   await windows.write();
   const rows = [...store.rows.values()];
   const startsAt = windows.startOf(rule);
+  let reads = 0;
   const loaded = async (ms: number): Promise<Windows> => {
     const later = new Windows({
       store: {
-        load: ({ after }) => Promise.resolve(rows.slice(after === undefined ? 0 : rows.indexOf(after) + 1).slice(0, 1)),
+        load: ({ after }) => {
+          reads++;
+          const from = after === undefined ? 0 : rows.indexOf(after) + 1;
+          return Promise.resolve(rows.slice(from, from + 2));
+        },
         add: (changes) => store.add(changes),
       },
       now: () => startsAt + ms,
@@ -175,13 +181,15 @@ test('what another process counted goes on, page by page, and an earlier window 
     return later;
   };
   assert.deepEqual([(await loaded(0)).used(rule), (await loaded(minuteMs)).used(rule)], [4, 0]);
+  reads = 0;
   const later = await loaded(minuteMs - 1);
+  assert.deepEqual([reads, (await loaded(0)).used(third)], [3, 8]);
   assert.equal(later.used(rule), 4);
   later.add(rule, 2);
   await later.write();
   assert.deepEqual(
     [...store.rows.values()].map(({ used }) => used),
-    [6, 7],
+    [6, 7, 8],
   );
 });
 
