@@ -11,8 +11,8 @@ import { balanceAt, budgetPeriods, memberSubject, modelSubject, readModelSubject
 import type { Budget, BudgetPeriod } from '../../src/store/budget.ts';
 import { differencesOf } from '../store/fixture.ts';
 import { bill, costOf, used } from './bills.ts';
-import { accountId, userId, openCounter, modelId, billOf, receiptOf } from './budget-books.ts';
-import type { Counter, Subject } from './budget-books.ts';
+import { accountId, userId, openCounter, modelId, billOf, receiptOf } from './budget-ledger.ts';
+import type { Counter, Subject } from './budget-ledger.ts';
 
 const dayMs = 86_400_000;
 

@@ -8,8 +8,8 @@ import { balanceAt, modelSubject } from '../../src/store/budget.ts';
 import type { Budget, BudgetPeriod } from '../../src/store/budget.ts';
 import { differencesOf, uuid } from '../store/fixture.ts';
 import { bill, costOf, used } from './bills.ts';
-import { accountId, openCounter, modelId, userId, billOf, receiptOf, refusalOf } from './budget-books.ts';
-import type { Subject } from './budget-books.ts';
+import { accountId, openCounter, modelId, userId, billOf, receiptOf, refusalOf } from './budget-ledger.ts';
+import type { Subject } from './budget-ledger.ts';
 
 const dayMs = 86_400_000;
 

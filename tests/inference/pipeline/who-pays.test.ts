@@ -1,6 +1,6 @@
 /**
  * The table of endings (docs/money.md): what each request that had a hold is recorded as, what it is charged, what it counts towards
- * limits, and what its client is told, in this process; whole services are in `tests/endings/`.
+ * limits, and what its client is reported, in this process; whole services are in `tests/endings/`.
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -91,7 +91,7 @@ async function played(counter: Counter, { script = {}, cancel, leaves = false, .
   stop('at once');
   // Its model is asked by then, and says nothing.
   setTimeout(() => stop('before the first token'), 50);
-  let told: unknown;
+  let reported: unknown;
   let isWhole = false;
   let claimed: readonly number[] = [];
   try {
@@ -102,9 +102,9 @@ async function played(counter: Counter, { script = {}, cancel, leaves = false, .
       return !leaves;
     });
   } catch (error) {
-    told = error;
+    reported = error;
   }
-  assert.ok(told === undefined || told instanceof ApiError, String(told));
+  assert.ok(reported === undefined || reported instanceof ApiError, String(reported));
   const [receipt, ...others] = services.ended;
   assert.ok(receipt !== undefined && others.length === 0);
   const [row] = await store.repositories.listUsage({ accountId });
@@ -115,10 +115,17 @@ async function played(counter: Counter, { script = {}, cancel, leaves = false, .
   assert.equal(await balanceOf(store, accountId), has - receipt.costMicrocents);
   assert.deepEqual([services.limits.running, billing.openHolds, billing.heldMicrocents], [0, 0, 0n]);
   assert.equal(used('cost'), Number(receipt.costMicrocents));
-  return { receipt, told: told?.code ?? null, retryAfterSeconds: told?.retryAfterSeconds, isWhole, used, claimed };
+  return {
+    receipt,
+    reported: reported?.code ?? null,
+    retryAfterSeconds: reported?.retryAfterSeconds,
+    isWhole,
+    used,
+    claimed,
+  };
 }
 
-/** How each cancelled request is recorded, whether it is charged, and what its client is told, if it is still there. */
+/** How each cancelled request is recorded, whether it is charged, and what its client is reported, if it is still there. */
 const cancellations: readonly (readonly [CancelReason, Ending, boolean, string, string | null])[] = [
   ['client-left', 'client_left', true, 'http_408', null],
   ['reader-stalled', 'reader_stalled', true, 'http_408', null],
@@ -131,7 +138,7 @@ const cancellations: readonly (readonly [CancelReason, Ending, boolean, string, 
 
 test('cancelled requests', async (t) => {
   const counter = await openCounter(t);
-  for (const [reason, ending, pays, told, errorCode] of cancellations)
+  for (const [reason, ending, pays, reported, errorCode] of cancellations)
     for (const when of ['at once', 'before the first token', 'in the answer'] as const)
       await t.test(`${reason}, ${when}: ${ending}, ${pays ? 'charged' : 'not charged'}`, async () => {
         const isInAnswer = when === 'in the answer';
@@ -146,7 +153,7 @@ test('cancelled requests', async (t) => {
           [ending, prompt, completion, pays ? list : 0n, null],
         );
         assert.deepEqual([receipt.unchargedMicrocents, receipt.counted], [pays ? 0n : list, !isInAnswer]);
-        assert.deepEqual([rest.told, receipt.errorCode, isWhole], [told, errorCode, false]);
+        assert.deepEqual([rest.reported, receipt.errorCode, isWhole], [reported, errorCode, false]);
         assert.equal(rest.retryAfterSeconds, reason === 'drain' || reason === 'lost' ? 1 : undefined);
         assert.deepEqual([used('tokens'), used('requests')], [pays ? prompt + completion : 0, 1]);
       });
@@ -154,7 +161,7 @@ test('cancelled requests', async (t) => {
 
 type Outcome = Partial<Receipt> & { readonly ending: Ending };
 
-/** What happens, what is recorded of it, and whether the client gets a whole answer; the error it is told is the recorded one. */
+/** What happens, what is recorded of it, and whether the client gets a whole answer; the error it is reported is the recorded one. */
 const others: readonly (readonly [string, Course, Outcome, isWhole: boolean])[] = [
   ['finished', {}, { ending: 'finished', completionTokens: 2, finish: 'stop', errorCode: null, counted: false }, true],
   [
@@ -199,14 +206,14 @@ test('requests that nobody cancels', async (t) => {
   const counter = await openCounter(t);
   for (const [name, course, expected, isWhole] of others)
     await t.test(`${name}: ${expected.ending}`, async () => {
-      const { receipt, told, used, ...rest } = await played(counter, course);
+      const { receipt, reported, used, ...rest } = await played(counter, course);
       assert.deepEqual(pickOf(receipt, expected), expected);
       const pays = expected.ending !== 'failed';
       const { promptTokens: prompt, completionTokens: completion } = receipt;
       assert.equal(prompt, completion === 0 ? 0 : promptTokens);
       assert.equal(receipt.costMicrocents, pays ? costOf(prompt, completion) : 0n);
       assert.deepEqual([used('tokens'), used('requests')], [pays ? prompt + completion : 0, 1]);
-      assert.deepEqual([told, rest.isWhole], [expected.errorCode ?? null, isWhole]);
+      assert.deepEqual([reported, rest.isWhole], [expected.errorCode ?? null, isWhole]);
     });
 });
 
@@ -320,9 +327,9 @@ test('another model in its place', async (t) => {
   const counter = await openCounter(t);
   for (const [name, course, expected, charged] of replaced)
     await t.test(name, async () => {
-      const { receipt, told } = await played(counter, course);
+      const { receipt, reported } = await played(counter, course);
       assert.deepEqual(pickOf(receipt, expected), expected);
       assert.equal(receipt.costMicrocents, charged);
-      assert.equal(told, expected.errorCode ?? null);
+      assert.equal(reported, expected.errorCode ?? null);
     });
 });
