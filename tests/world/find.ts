@@ -1,5 +1,5 @@
 /**
- * `node scripts/run.mjs tests/world/find.ts [--seeds N] [--minutes N] [NAME…]`: which schedule is the first to find each planted fault. A
+ * `node scripts/run.mjs tests/world/find.ts [--seeds N] [--minutes N] [--theme batches] [NAME…]`: which schedule is the first to find each planted fault. A
  * schedule is played without a fault first, and again with each that has not been found and whose place it came past.
  */
 import { rmSync } from 'node:fs';
@@ -9,11 +9,18 @@ import { buildWorld, worldFolder } from './build.ts';
 import { isOn, passed, planted, plants, switchedOn } from './planted.ts';
 import { play } from './schedule.ts';
 import { makeTemplate } from './setup.ts';
+import { themes, type Theme } from './story.ts';
 
 const { values, positionals } = parseArgs({
-  options: { seeds: { type: 'string', default: '300' }, minutes: { type: 'string', default: '1000' } },
+  options: {
+    seeds: { type: 'string', default: '300' },
+    minutes: { type: 'string', default: '1000' },
+    theme: { type: 'string' },
+  },
   allowPositionals: true,
 });
+const theme = values.theme as Theme | undefined;
+if (theme !== undefined && !(theme in themes)) throw new Error(`there is no theme ${theme}`);
 const folder = worldFolder();
 process.on('exit', () => rmSync(folder, { recursive: true, force: true }));
 const scripts = await buildWorld(folder, { plugins: [plants], fault: isOn });
@@ -29,7 +36,7 @@ while (open.size > 0 && seed < Number(values.seeds) && performance.now() < lastM
   seed++;
   passed.clear();
   switchedOn.name = undefined;
-  const { faults } = await play(world, seed);
+  const { faults } = await play(world, seed, theme);
   plays++;
   if (faults.length > 0) {
     console.log(`seed ${seed} fails without a fault: ${faults.join('; ')}`);
@@ -38,7 +45,7 @@ while (open.size > 0 && seed < Number(values.seeds) && performance.now() < lastM
   for (const { name, what } of [...open.values()].filter((one) => passed.has(one.name))) {
     switchedOn.name = name;
     tries.set(name, (tries.get(name) ?? 0) + 1);
-    const [by] = (await play(world, seed)).faults;
+    const [by] = (await play(world, seed, theme)).faults;
     plays++;
     if (by === undefined) continue;
     open.delete(name);

@@ -1,12 +1,12 @@
 /** What befalls the process, its disk and its clock in the faulty part of a schedule. */
 import { written, type Mishap } from './disk.ts';
-import { lengthMs, type Story } from './story.ts';
+import { lengthMs, themes, type Story } from './story.ts';
 
 const errors: readonly Mishap[] = ['busy', 'full', 'broken'];
 
 export function mishapsOf(story: Story): Promise<void>[] {
   const { scheduler, host, disk } = story;
-  const often = scheduler.pick([0, 1, 1, 2, 3]);
+  const often = story.theme === undefined ? scheduler.pick([0, 1, 1, 2, 3]) : 3;
   return Array.from({ length: often }, async () => {
     await scheduler.sleep(lengthMs * scheduler.random());
     const kind = scheduler.pick([
@@ -20,6 +20,10 @@ export function mishapsOf(story: Story): Promise<void>[] {
       'clock',
       'day',
     ] as const);
+    if (story.theme !== undefined) {
+      dieNear(story, themes[story.theme]);
+      return;
+    }
     scheduler.note(`mishap: ${kind}`);
     switch (kind) {
       case 'kill':

@@ -112,8 +112,8 @@ export const planted: readonly Planted[] = [
     name: 'row-seen',
     what: 'an account finds the request of another',
     file: 'store/repositories/usage-rows.ts',
-    good: ".where(sql`coalesce(account_id, '')`, '=', accountId)",
-    bad: ".where(ON ? sql`${accountId}` : sql`coalesce(account_id, '')`, '=', accountId)",
+    good: "const of = all.where('accountId', '=', accountId);",
+    bad: "const of = ON ? all : all.where('accountId', '=', accountId);",
   },
   {
     name: 'event-first',

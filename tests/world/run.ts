@@ -5,16 +5,20 @@ import { parseArgs } from 'node:util';
 import { buildWorld, worldFolder } from './build.ts';
 import { play } from './schedule.ts';
 import { makeTemplate } from './setup.ts';
+import { themes, type Theme } from './story.ts';
 
 const { values } = parseArgs({
   options: {
     seeds: { type: 'string', default: '100' },
     from: { type: 'string', default: '1' },
     minutes: { type: 'string', default: '1000' },
+    theme: { type: 'string' },
     all: { type: 'boolean', default: false },
     trace: { type: 'boolean', default: false },
   },
 });
+const theme = values.theme as Theme | undefined;
+if (theme !== undefined && !(theme in themes)) throw new Error(`there is no theme ${theme}`);
 const folder = worldFolder();
 process.on('exit', () => rmSync(folder, { recursive: true, force: true }));
 const scripts = await buildWorld(folder);
@@ -28,7 +32,7 @@ let tasks = 0;
 let deaths = 0;
 const failed: number[] = [];
 for (let seed = from; seed < from + Number(values.seeds) && performance.now() < lastMs; seed++) {
-  const outcome = await play(world, seed);
+  const outcome = await play(world, seed, theme);
   played++;
   tasks += outcome.tasks;
   deaths += outcome.deaths;

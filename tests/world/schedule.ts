@@ -15,7 +15,7 @@ import { readAll } from './readers.ts';
 import { askAgain, requestsOf } from './requests.ts';
 import { Scheduler } from './scheduler.ts';
 import { config, copyOf, worldStartMs, type Template } from './setup.ts';
-import { newStory, type Story } from './story.ts';
+import { newStory, type Story, type Theme } from './story.ts';
 
 export interface Played {
   readonly faults: readonly string[];
@@ -31,7 +31,7 @@ export interface World {
   readonly folder: string;
 }
 
-export async function play({ scripts, template, folder: all }: World, seed: number): Promise<Played> {
+export async function play({ scripts, template, folder: all }: World, seed: number, theme?: Theme): Promise<Played> {
   const scheduler = new Scheduler(seed, worldStartMs);
   const folder = `${all}/seed-${seed}`;
   const disk = copyOf(template, scheduler, folder);
@@ -39,7 +39,7 @@ export async function play({ scripts, template, folder: all }: World, seed: numb
   const dial = (name: string, _port: number, wire: Parameters<Backends['dial']>[1]): boolean =>
     backends.dial(name, wire);
   const host = new Host({ scheduler, scripts, disk, dial }, config);
-  const story = newStory({ template, scripts, scheduler, backends, disk, host });
+  const story = newStory({ theme, template, scripts, scheduler, backends, disk, host });
   try {
     await scheduler.run(tell(story));
   } catch (error) {

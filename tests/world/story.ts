@@ -55,7 +55,12 @@ export interface Refunded {
   isDone: boolean;
 }
 
+/** A schedule that is about one part: more of it, and kills near its tables. */
+export const themes = { batches: ['batch_line', 'usage'] } as const;
+export type Theme = keyof typeof themes;
+
 export interface Story {
+  readonly theme: Theme | undefined;
   readonly template: Template;
   readonly scripts: Scripts;
   readonly scheduler: Scheduler;
@@ -76,7 +81,7 @@ export interface Story {
 }
 
 export const newStory = (
-  parts: Pick<Story, 'template' | 'scripts' | 'scheduler' | 'backends' | 'disk' | 'host'>,
+  parts: Pick<Story, 'theme' | 'template' | 'scripts' | 'scheduler' | 'backends' | 'disk' | 'host'>,
 ): Story => ({
   ...parts,
   ...{ asked: [], batches: [], granted: [], refunded: [], faults: [] },
