@@ -69,6 +69,11 @@ const atRest = `Promise.all(
 /** Elements and a script that stand in texts which others have chosen (console-person.ts): how many are there, or have run. */
 const madeOfText = "document.querySelectorAll('.hostile, [onerror], [src=x]').length + ('hacked' in window ? 1 : 0)";
 
+/** The beginnings of the elements that stand out of the screen. */
+const tooWide = `[...document.body.querySelectorAll('*')]
+  .filter((one) => one.getBoundingClientRect().right > document.documentElement.clientWidth)
+  .map((one) => one.outerHTML.slice(0, 150)).join('\\n')`;
+
 /** Somebody at a browser of their own, with cookies of their own. Whatever the browser complains of is a failure. */
 export class Person {
   readonly page: Page;
@@ -176,7 +181,7 @@ export class Person {
     const [wide, screen] = (await page.evaluate(
       '[document.documentElement.scrollWidth, document.documentElement.clientWidth]',
     )) as [number, number];
-    assert.ok(wide <= screen, `${where}: ${wide} px wide`);
+    if (wide > screen) assert.fail(`${where}: ${wide} px wide: ${String(await page.evaluate(tooWide))}`);
     assert.equal(await page.evaluate(madeOfText), 0, `${where}: an element was made of a text, or has run`);
     assert.deepEqual(this.#complaints, [], where);
   }
