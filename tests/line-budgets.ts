@@ -8,9 +8,9 @@ export const lineBudgets: Readonly<Record<string, number>> = {
   'src/account-api': 12324,
   'src/accounts': 4813,
   'src/app': 5569,
-  'src/billing': 7031,
-  'src/catalog': 722,
-  'src/cli': 11228,
+  'src/billing': 7036,
+  'src/catalog': 719,
+  'src/cli': 11243,
   'src/config': 5816,
   'src/generation': 657,
   'src/inference/batches': 1446,
@@ -31,7 +31,7 @@ export const lineBudgets: Readonly<Record<string, number>> = {
   'src/notifications': 591,
   'src/platform': 7511,
   'src/prove': 1231,
-  'src/store': 22248,
+  'src/store': 22299,
   'src/tax': 150,
 };
 

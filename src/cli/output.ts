@@ -40,13 +40,11 @@ export function outliveReaders(): void {
   process.stderr.on('error', onError);
 }
 
-/**
- * Without what a terminal would obey, and what turns the direction of the rest of the line: names, tags and messages of servers may hold it.
- */
+/** Removes control characters and those that change the direction of text: names and messages of servers may contain them. */
 export const withoutControls = (text: string): string =>
   text.replaceAll(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u202a-\u202e\u2066-\u2069]/g, '');
 
-/** Of JSON, which leaves as they are: the second set of what a terminal obeys, and what turns a line. */
+/** Escapes in JSON text the control characters that JSON allows unescaped: C1 and those of direction. */
 export const escapedControls = (json: string): string =>
   json.replaceAll(
     /[\u007f-\u009f\u202a-\u202e\u2066-\u2069]/g,
