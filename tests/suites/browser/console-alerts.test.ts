@@ -122,7 +122,7 @@ test('an endpoint gets a ping, and what it refused again; an alert that fires by
   receiver.answer = 204;
   await page
     .getByRole('row', { name: /^ping waiting 503/ })
-    .getByRole('button')
+    .getByRole('link')
     .click();
   await person.reads('<b>out of order</b>');
   await person.look();

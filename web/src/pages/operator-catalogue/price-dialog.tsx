@@ -63,9 +63,12 @@ export function PriceDialog({ account, models, onClose }: PriceProps) {
   >();
   const submit = (form: FormData): void => {
     const multiples = typed(form, tiers, (text) => Number(text.replace(',', '.')));
+    const prices = typed(form, rates, microcentsOf);
+    // Multiples alone do not fix the list price of the day.
+    const isList = rates.every((rate) => prices[rate] === model?.[rate]);
     const whom = account ?? (account === null ? undefined : String(form.get('account_id')).trim());
     const body = {
-      ...typed(form, rates, microcentsOf),
+      ...(isList && Object.keys(multiples).length > 0 ? {} : prices),
       ...(Object.keys(multiples).length > 0 && { tier_multiples: multiples }),
       model: model?.id ?? everyModel,
       ...(whom === undefined ? {} : { account_id: whom }),
@@ -160,8 +163,7 @@ function PriceFields({
             isMoney
             optional={areOptional}
             pattern={exactPattern}
-            // What is left empty stays as it is, also when the list price changes.
-            defaultValue={areOptional ? '' : microcentsTyped(model[rate])}
+            defaultValue={microcentsTyped(model[rate])}
             hint={t('list', { amount: formatMoney(model[rate], { precision: 'exact' }) })}
             onChange={onChange}
           />
