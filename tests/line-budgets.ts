@@ -5,33 +5,33 @@
  */
 export const lineBudgets: Readonly<Record<string, number>> = {
   src: 5,
-  'src/account-api': 12324,
+  'src/account-api': 12714,
   'src/accounts': 4813,
-  'src/app': 5569,
-  'src/billing': 7036,
-  'src/catalog': 719,
-  'src/cli': 11243,
-  'src/config': 5816,
+  'src/app': 5826,
+  'src/billing': 7023,
+  'src/catalog': 722,
+  'src/cli': 11527,
+  'src/config': 5805,
   'src/generation': 657,
-  'src/inference/batches': 1446,
+  'src/inference/batches': 1449,
   'src/inference/claims': 329,
   'src/inference/constraints': 4916,
   'src/inference/dialects': 5861,
   'src/inference/discovery': 656,
   'src/inference/engine-builds': 414,
-  'src/inference/engines': 19608,
+  'src/inference/engines': 19943,
   'src/inference/files': 1016,
-  'src/inference/http': 3048,
+  'src/inference/http': 3059,
   'src/inference/images': 485,
   'src/inference/model-files': 2462,
   'src/inference/openapi': 1376,
   'src/inference/output-parsers': 1885,
-  'src/inference/pipeline': 6608,
-  'src/inference/routing': 2510,
+  'src/inference/pipeline': 6789,
+  'src/inference/routing': 2667,
   'src/notifications': 591,
-  'src/platform': 7511,
+  'src/platform': 7518,
   'src/prove': 1231,
-  'src/store': 22299,
+  'src/store': 22310,
   'src/tax': 150,
 };
 
@@ -40,7 +40,7 @@ export const fileLinesMax = 500;
 
 /** Files that have more, and how many they may have. The tables of the database are one description. */
 export const longFiles: Readonly<Record<string, number>> = {
-  'src/store/schema/tables.ts': 1545,
+  'src/store/schema/tables.ts': 1555,
 };
 
 /** `src/inference/engines/openai/x.ts` counts for `src/inference/engines`, `src/store/x.ts` for `src/store`. */
