@@ -318,6 +318,10 @@ models:
   [model('    adapters: ‸[ { id: b } ]\n'), /the backend "scripted" \(scripted\) cannot apply an adapter/],
   [adapted('‸[ { id: b } ]', 'flavor: lm-studio, url: "http://a/v1"'), /"openai" \(lm-studio\) cannot apply/],
   [
+    model('', '{ engine: openai, flavor: vllm, managed: { command: ‸[ vllm, --port, "8000" ] } }'),
+    /the command does not say which port the server listens at/,
+  ],
+  [
     adapted('[ { id: b } ]', 'flavor: sglang, url: "http://a/v1", load_adapters: ‸{ folder: /a }'),
     /only vLLM is told to load adapters/,
   ],
