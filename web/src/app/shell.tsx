@@ -5,6 +5,7 @@ import type { ReactNode } from 'react';
 import { areas } from 'virtual:areas';
 
 import { chooseAccount } from '../api/account-choice.ts';
+import { offersStepUp } from '../api/step-up.ts';
 import { send, useGet } from '../api/use-api.ts';
 import { useSession } from '../api/session.ts';
 import type { Session } from '../api/session.ts';
@@ -21,16 +22,32 @@ import type { NavigationEntry } from './area.ts';
 import { useShortcuts } from './keyboard.ts';
 import type { AppTexts } from './messages/en.ts';
 import { entriesFor, groups } from './navigation.ts';
-import { StepUpDialog } from './step-up-dialog.tsx';
 import { applyTheme, chosenTheme } from './theme.ts';
 import type { Theme } from './theme.ts';
 import styles from './shell.module.css';
 
 // No part of the first load. The palette comes right after it: one types as soon as it is opened.
 const HelpDialog = lazy(async () => ({ default: (await import('./help.tsx')).HelpDialog }));
+const StepUpDialog = lazy(async () => ({ default: (await import('./step-up-dialog.tsx')).StepUpDialog }));
 const Viewing = lazy(async () => ({ default: (await import('./viewing.tsx')).Viewing }));
 const loadPalette = async () => ({ default: (await import('./palette.tsx')).Palette });
 const Palette = lazy(loadPalette);
+
+/** Listens for the API's wish for proof of identity. */
+function StepUp({ session }: { readonly session: Session }) {
+  const [answer, setAnswer] = useState<(proved: boolean) => void>();
+  useEffect(() => offersStepUp((asked) => setAnswer(() => asked)), []);
+  if (answer === undefined) return null;
+  const end = (proved: boolean): void => {
+    setAnswer(undefined);
+    answer(proved);
+  };
+  return (
+    <Suspense fallback={null}>
+      <StepUpDialog session={session} onEnd={end} />
+    </Suspense>
+  );
+}
 
 /** Whether an area has this page. */
 const hasPage = (to: string): boolean =>
@@ -99,7 +116,7 @@ export function Shell() {
         {open === 'help' && <HelpDialog onClose={close} />}
       </Suspense>
       {open === 'drawer' && <Drawer session={session} onClose={close} />}
-      <StepUpDialog session={session} />
+      <StepUp session={session} />
     </div>
   );
 }

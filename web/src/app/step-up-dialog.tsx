@@ -1,10 +1,9 @@
 import { useQueryClient } from '@tanstack/react-query';
-import { useEffect, useState } from 'react';
+import { useState } from 'react';
 
 import { ApiFailure } from '../api/client.ts';
 import { meQuery } from '../api/session.ts';
 import type { Session } from '../api/session.ts';
-import { offersStepUp } from '../api/step-up.ts';
 import { send } from '../api/use-api.ts';
 import { Button } from '../components/button.tsx';
 import { Dialog } from '../components/dialog.tsx';
@@ -13,22 +12,22 @@ import { useText } from '../i18n/text.ts';
 import type { AppTexts } from './messages/en.ts';
 import { hasPasskeys, NoPasskey, signInWithPasskey } from './passkeys.ts';
 
+interface StepUpDialogProps {
+  readonly session: Session;
+  /** Called once, with whether the person has signed in again. */
+  readonly onEnd: (proved: boolean) => void;
+}
+
 /** Asks for the password once more, and for the code where there is one, when the API wants proof before a change. */
-export function StepUpDialog({ session: { me } }: { readonly session: Session }) {
+export function StepUpDialog({ session: { me }, onEnd }: StepUpDialogProps) {
   const t = useText<AppTexts>('app');
   const queries = useQueryClient();
-  const [answer, setAnswer] = useState<(proved: boolean) => void>();
   const [needsCode, setNeedsCode] = useState(false);
   const [isBusy, setBusy] = useState(false);
   const [error, setError] = useState<unknown>();
-  useEffect(() => offersStepUp((asked) => setAnswer(() => asked)), []);
-  if (answer === undefined) return null;
   const end = (proved: boolean): void => {
-    setAnswer(undefined);
-    setNeedsCode(false);
-    setError(undefined);
     if (proved) void queries.invalidateQueries({ queryKey: meQuery.queryKey });
-    answer(proved);
+    onEnd(proved);
   };
   const work = async (ask: () => Promise<boolean>): Promise<void> => {
     setBusy(true);
