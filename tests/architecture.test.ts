@@ -270,7 +270,10 @@ test('each rule finds what it is for', () => {
       { 'inference/pipeline/a.ts': "import { b } from '../engines/usage.ts';" },
       /only 'inference\/engines\/engine\.ts'/,
     ],
-    [{ 'config/a.ts': "import { b } from '../catalog/card.ts';" }, /only 'catalog\/card-flags\.ts', 'catalog\/pricing\.ts'/],
+    [
+      { 'config/a.ts': "import { b } from '../catalog/card.ts';" },
+      /only 'catalog\/card-flags\.ts', 'catalog\/pricing\.ts'/,
+    ],
     [{ 'inference/http/a.ts': "import { b } from '../../store/ledger.ts';" }, /http may import/],
     [{ 'billing/a.ts': "import { b } from './payments/provider.ts';" }, /billing may import/],
     [{ 'accounts/users/a.ts': "import { b } from '../owner.ts';" }, null],

@@ -46,8 +46,7 @@ export interface UsageAttempt {
   readonly earlier?: {
     readonly tokens: number;
     readonly differs?:
-      | { readonly in: 'tools' }
-      | { readonly in: 'system' | 'user' | 'assistant' | 'tool'; readonly message: number };
+      { readonly in: 'tools' } | { readonly in: 'system' | 'user' | 'assistant' | 'tool'; readonly message: number };
   };
   /** The figures by which the backend was chosen; null: there was no choice. */
   readonly chosen: {
