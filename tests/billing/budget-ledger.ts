@@ -1,7 +1,6 @@
 /** What the tests of budgets share: an account whose keys, members and models have budgets, and processes that come and go. */
 import assert from 'node:assert/strict';
 import { join } from 'node:path';
-import { test } from 'node:test';
 import type { TestContext } from 'node:test';
 
 import { issueKey } from '../../src/accounts/key.ts';

@@ -10,7 +10,7 @@ import { ApiError } from '../../src/platform/errors.ts';
 import { balanceAt, budgetPeriods, memberSubject, modelSubject, readModelSubject } from '../../src/store/budget.ts';
 import type { Budget, BudgetPeriod } from '../../src/store/budget.ts';
 import { differencesOf } from '../store/fixture.ts';
-import { bill, costOf, used } from './bills.ts';
+import { costOf, used } from './bills.ts';
 import { accountId, userId, openCounter, modelId, billOf, receiptOf } from './budget-ledger.ts';
 import type { Counter, Subject } from './budget-ledger.ts';
 

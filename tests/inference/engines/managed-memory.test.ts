@@ -149,7 +149,7 @@ test('more than declared: said in the log, once', async (t) => {
   await until(() => at('b').share.reading?.learned !== undefined);
   const said = events.filter((each) => each.event === 'exceeds_share');
   assert.deepEqual(
-    said.map(({ pid, ...others }) => others),
+    said.map(({ pid: _, ...others }) => others),
     [{ event: 'exceeds_share', group: 'gpu', share: 0.5, holds: 0.7 }],
   );
 });

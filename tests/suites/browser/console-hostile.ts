@@ -6,7 +6,7 @@ import type { TestService } from '../../support/service.ts';
 import { until } from '../../support/service.ts';
 import { chatLine, jsonl } from '../../support/batch-client.ts';
 import type { Upstream, UpstreamExchange } from '../../support/upstream.ts';
-import { owner, Visitor } from '../../support/visitor.ts';
+import { owner, type Visitor } from '../../support/visitor.ts';
 
 /** A server whose messages and names are hostile, too. */
 export const hostileAnswer = (exchange: UpstreamExchange): void =>
