@@ -8,7 +8,7 @@ export const lineBudgets: Readonly<Record<string, number>> = {
   'src/account-api': 12714,
   'src/accounts': 4813,
   'src/app': 5826,
-  'src/billing': 7023,
+  'src/billing': 7032,
   'src/catalog': 722,
   'src/cli': 11527,
   'src/config': 5805,

@@ -153,16 +153,18 @@ export class Limits {
             microcents: () => spending?.microcentsLikely(caller) ?? 0,
             used: (rule) => this.#counts.used(rule),
           });
-    const claims = shares.length === 0 ? slots : [...shares, ...slots];
+    const claims = shares.length === 0 ? slots : [...shares.filter(isExpected), ...slots];
+    const unexpected = shares.filter(isUnexpected).map(unexpectedCost);
     return after(this.#counts.take(claims), (taking) => {
       if ('lacking' in taking) throw this.#refusal(taking.lacking, plan);
+      const taken = unexpected.length === 0 ? taking.taken : [...taking.taken, ...unexpected];
       const sessionCents = key.rates?.sessionCents;
       if (sessionCents === undefined || spending === undefined)
-        return this.#admitted(claims, taking.taken, plan, { work, turn: undefined });
+        return this.#admitted(claims, taken, plan, { work, turn: undefined });
       try {
         const turns = spending.turns(caller);
         const turn = this.conversations.begin(turns, sessionCents, spending.microcentsLikely(caller));
-        return this.#admitted(claims, taking.taken, plan, { work, turn });
+        return this.#admitted(claims, taken, plan, { work, turn });
       } catch (error) {
         for (const one of taking.taken) this.#counts.end(one, changeOf(one, nothingSpent, work));
         throw error;
@@ -295,6 +297,11 @@ function changeOf(
 }
 
 const none: readonly LimitClaim[] = [];
+const isExpected = ({ amount }: LimitClaim): boolean => amount > 0;
+const isUnexpected = (claim: LimitClaim): boolean => !isExpected(claim);
+
+/** Nothing was taken, so nothing is given back; a cost counts in the window in which it is known. */
+const unexpectedCost = ({ rule }: LimitClaim): Taken => ({ rule, amount: 0, startsAt: -1, epoch: -1 });
 const nothing: Readonly<Record<string, string>> = {};
 const nothingSpent: Spent = { tokens: 0, isCounted: false };
 

@@ -96,7 +96,9 @@ function claimAll(
     if (units === undefined) continue;
     const rule = { subject, kind, lengthMs, limit: units * unit };
     const amount = kind === 'requests' ? 1 : amounts === undefined ? 0 : amountOf(rule, amounts);
-    if (amount > 0) into.push({ rule, amount, who, modelId, isSet: kind !== 'cost' });
+    // Of a model that is free too: another one may serve, for a price.
+    if (amount > 0 || (kind === 'cost' && amounts !== undefined))
+      into.push({ rule, amount, who, modelId, isSet: kind !== 'cost' });
   }
 }
 

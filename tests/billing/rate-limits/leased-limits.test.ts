@@ -269,6 +269,31 @@ test('a burst while another process has the rest of a limit of spending passes i
   assert.ok(spent <= 101, `${spent} requests of a cent each`);
 });
 
+test('a cost that nobody expected counts for all processes', async (t) => {
+  const { shares } = new Cluster(t, 2);
+  const [here, other] = shares.map((counts) => new Limits({ counts, concurrencyPerAccountMax: 1_000, plans: [] })) as [
+    Limits,
+    Limits,
+  ];
+  const cent = 1_000_000;
+  const caller = { account: { id: 'acct_a' }, key: { id: 'key_a', rates: { centsPerDay: 1 } } };
+  const costing = (microcents: number) => ({ microcentsLikely: () => microcents, turns: () => [] });
+  const free = await here.admit(caller, 'generate', 1, costing(0));
+  free.end({ tokens: 1, costMicrocents: BigInt(cent), isCounted: true });
+  await assert.rejects(async () => await here.admit(caller, 'generate', 1, costing(1)), {
+    code: 'rate_limit_exceeded',
+  });
+  await until(async () => {
+    try {
+      (await other.admit(caller, 'generate', 1, costing(1))).end();
+      return false;
+    } catch (error) {
+      return error instanceof ApiError && error.code === 'rate_limit_exceeded';
+    }
+  });
+  (await other.admit(caller, 'generate', 1, costing(0))).end();
+});
+
 const isError = (code: string, retryAfterSeconds: number) => (error: unknown) =>
   error instanceof ApiError && error.code === code && error.retryAfterSeconds === retryAfterSeconds;
 

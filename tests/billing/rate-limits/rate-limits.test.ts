@@ -372,6 +372,15 @@ test('the last microcent of a limit of spending lets one more in, and nothing le
   assert.equal(testLimits.refusal(who, 1).code, 'rate_limit_exceeded');
 });
 
+test('a cost that nobody expected counts: of a free model that another one serves, for a price', () => {
+  const testLimits = new TestLimits([]);
+  const who = caller(undefined, { centsPerDay: 1 });
+  const free = testLimits.admit(who, 'generate', 0);
+  free.end({ tokens: 10, costMicrocents: 1_000_000n, isCounted: true });
+  assert.equal(testLimits.refusal(who, 1).code, 'rate_limit_exceeded');
+  testLimits.admit(who, 'generate', 0).end({ tokens: 10, costMicrocents: 0n, isCounted: true });
+});
+
 test('what is over a limit stops what would use more of it, and neither what costs nothing nor what counts as a request alone', () => {
   const testLimits = new TestLimits([{ name: 'p', tokensPerMinute: 100 }]);
   const who = caller('p', { centsPerDay: 1 });
