@@ -5,12 +5,12 @@
  */
 export const lineBudgets: Readonly<Record<string, number>> = {
   src: 5,
-  'src/account-api': 12714,
+  'src/account-api': 12734,
   'src/accounts': 4813,
   'src/app': 5826,
   'src/billing': 7032,
   'src/catalog': 722,
-  'src/cli': 11527,
+  'src/cli': 11532,
   'src/config': 5805,
   'src/generation': 657,
   'src/inference/batches': 1449,
@@ -31,7 +31,7 @@ export const lineBudgets: Readonly<Record<string, number>> = {
   'src/notifications': 591,
   'src/platform': 7518,
   'src/prove': 1231,
-  'src/store': 22309,
+  'src/store': 22318,
   'src/tax': 150,
 };
 

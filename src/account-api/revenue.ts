@@ -15,6 +15,8 @@ const monthsShown = 12;
 export interface Revenue {
   /** Id of the model or the account, or the month: `2027-06`. */
   readonly group: string;
+  /** The name of the account; null for a model, a month and an account without one. */
+  readonly name: string | null;
   readonly requests: number;
   readonly prompt_tokens: number;
   readonly cached_tokens: number;
@@ -58,7 +60,22 @@ export async function revenueOf(
   }
   const sums = await repositories.sumUsage({ from, to, by: ['model', ...(by === 'model' ? [] : [by])] });
   const parts = sums.map((sum) => ({ group: sum.groups.at(-1)!, model: sum.groups[0]!, sum }));
-  return addedUp(parts, costOf).toSorted((a, b) => b.revenue_microcents - a.revenue_microcents);
+  const rows = addedUp(parts, costOf).toSorted((a, b) => b.revenue_microcents - a.revenue_microcents);
+  return by === 'account' ? await named(rows, repositories) : rows;
+}
+
+const namedAtOnce = 1_000;
+
+async function named(
+  rows: readonly Revenue[],
+  repositories: Pick<Repositories, 'namesOfAccounts'>,
+): Promise<readonly Revenue[]> {
+  const names = new Map<string, string>();
+  for (let from = 0; from < rows.length; from += namedAtOnce) {
+    const accountIds = rows.slice(from, from + namedAtOnce).map(({ group }) => group);
+    for (const { id, name } of await repositories.namesOfAccounts({ accountIds })) names.set(id, name);
+  }
+  return rows.map((row) => ({ ...row, name: names.get(row.group) || null }));
 }
 
 /** The calendar month in UTC of a time. */
@@ -98,6 +115,7 @@ function addedUp(parts: readonly Part[], costOf: CostOf): readonly Revenue[] {
     }
     return {
       group,
+      name: null,
       requests: count(({ requests }) => requests),
       prompt_tokens: count(({ promptTokens }) => promptTokens),
       cached_tokens: count(({ cachedTokens }) => cachedTokens),

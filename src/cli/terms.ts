@@ -1,6 +1,7 @@
 import { OperationError } from '../accounts/operation.ts';
 import type { Config } from '../config/config.ts';
 import { withSettings } from '../config/edit.ts';
+import { dollars } from '../platform/dollars.ts';
 import { StoreError } from '../store/store-error.ts';
 import type { Context } from './context.ts';
 import { reading } from './database.ts';
@@ -19,6 +20,8 @@ export interface TermsOptions {
   readonly free?: boolean;
 }
 
+const microcentsPerDollar = 100_000_000;
+
 export const nothing: WrittenPrices = { input_dollars_per_million: 0, output_dollars_per_million: 0 };
 
 /**
@@ -35,7 +38,8 @@ export function termsLine(id: string, { pricing, dedicated_to: own }: Terms): st
   if (own !== undefined)
     return `a draft: only ${own.join(', ')} may use it, at price 0; to sell it: tokenhouse models sell ${id} --price 0.10/0.40`;
   const { input_dollars_per_million: input, output_dollars_per_million: output } = pricing;
-  return `${input === 0 && output === 0 ? 'free' : `$${input} / $${output} per million tokens`}, for every account`;
+  const [read, written] = [input, output].map((rate) => dollars(BigInt(Math.round(rate * microcentsPerDollar))));
+  return `${input === 0 && output === 0 ? 'free' : `${read} / ${written} per million tokens`}, for every account`;
 }
 
 /** Empty before the first start: then nobody is there who could use the model. */

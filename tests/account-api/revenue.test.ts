@@ -75,10 +75,15 @@ test('by model: the largest revenue first, the cost by what is configured, null 
 test('by account and by month the same requests add up to the same', async () => {
   const { data } = await operator.get('/v1/admin/revenue?by=account');
   assert.deepEqual(
-    data.map(({ group, revenue_microcents: revenue, cost_microcents: paid }: never) => [group, revenue, paid]),
+    data.map(({ group, name, revenue_microcents: revenue, cost_microcents: paid }: never) => [
+      group,
+      name,
+      revenue,
+      paid,
+    ]),
     [
-      [other, 2 * charged, 2 * cost],
-      [service.accountId, charged + 12_000, null],
+      [other, 'Other', 2 * charged, 2 * cost],
+      [service.accountId, 'first account', charged + 12_000, null],
     ],
   );
   const { data: months } = await operator.get('/v1/admin/revenue?by=month');
@@ -94,13 +99,13 @@ test('by account and by month the same requests add up to the same', async () =>
 test('the export and the command say the same', async () => {
   const { body } = await operator.ask('GET', '/v1/admin/revenue.csv');
   const lines = String(body).trim().split(/\r?\n/);
-  assert.equal(lines[1], `ours,3,300,120,60,${3 * charged},0,${3 * cost},${3 * (charged - cost)}`);
-  assert.match(lines.at(-1)!, new RegExp(`^total,4,400,160,80,${3 * charged + 12_000},0`));
+  assert.equal(lines[1], `ours,,3,300,120,60,${3 * charged},0,${3 * cost},${3 * (charged - cost)}`);
+  assert.match(lines.at(-1)!, new RegExp(`^total,,4,400,160,80,${3 * charged + 12_000},0`));
   const { stdout } = await service.command('revenue', '--json');
   const { data } = await operator.get('/v1/admin/revenue');
   assert.deepEqual(
     JSON.parse(stdout),
     data.map(({ object: _, ...row }: { object: string }) => row),
   );
-  assert.match((await service.command('revenue')).stdout, /ours\s+3\s+300\s+120\s+60/);
+  assert.match((await service.command('revenue')).stdout, /ours\s+–\s+3\s+300\s+120\s+60/);
 });

@@ -85,7 +85,7 @@ const terms: readonly (readonly [accounts: number, options: readonly string[], e
   // Without an operator one of several accounts could be anybody's.
   [2, [], /free, for every account/],
   [1, ['--free'], /free, for every account/],
-  [1, ['--price', '0.1/$0.40'], /\$0\.1 \/ \$0\.4 per million tokens, for every account/],
+  [1, ['--price', '0.1/$0.40'], /\$0\.10 \/ \$0\.40 per million tokens, for every account/],
 ];
 for (const [accounts, options, expected] of terms)
   test(`a new model is on sale only where that was said: ${accounts} accounts, ${options.join(' ') || 'no option'}`, async () => {
@@ -99,7 +99,7 @@ for (const [accounts, options, expected] of terms)
     assert.equal(configOf(folder).includes('dedicated_to'), isDraft);
     if (!isDraft) return;
     const sold = await folder.run('models', 'sell', 'Q', '--price', '0.10/0.40');
-    assert.match(sold.stdout, /^q: \$0\.1 \/ \$0\.4 per million tokens, for every account/);
+    assert.match(sold.stdout, /^q: \$0\.10 \/ \$0\.40 per million tokens, for every account/);
     assert.ok(!configOf(folder).includes('dedicated_to'));
     assert.match((await folder.run('models', 'sell', 'q')).stderr, /Name its price/);
     assert.match((await folder.run('models', 'sell', 'q', '--price', '1')).stderr, /0\.10\/0\.40/);

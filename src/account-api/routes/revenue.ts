@@ -25,6 +25,7 @@ const query = Type.Object({
 const revenueSchema = Type.Object({
   object: Type.Literal('revenue'),
   group: Type.String({ description: 'Id of the model or the account, or the month.' }),
+  name: nullable(Type.String({ description: 'Of the account; null of a model, of a month, and where it has none.' })),
   requests: count,
   prompt_tokens: count,
   cached_tokens: count,
@@ -39,6 +40,7 @@ const about =
   'Across all accounts, from the same sums as their reports. The cost is that of the tokens at the `costs` of the models in the configuration.';
 const columns = {
   group: 'text',
+  name: 'text',
   requests: 'sum',
   prompt_tokens: 'sum',
   cached_tokens: 'sum',

@@ -230,6 +230,7 @@ export const usageCommands: readonly CommandRow[] = [
     },
     columns: {
       group: ({ group }) => group,
+      name: ({ name }) => name,
       requests: ({ requests }) => requests,
       prompt: ({ prompt_tokens: tokens }) => tokens,
       cached: ({ cached_tokens: tokens }) => tokens,

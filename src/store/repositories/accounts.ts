@@ -95,6 +95,14 @@ export async function listCustomers(
   return (await query.execute()).map(toAccount);
 }
 
+/** The names of these accounts; at most 1,000 are asked for at once. */
+export async function namesOfAccounts(
+  db: Db,
+  request: { readonly accountIds: readonly string[] },
+): Promise<readonly { readonly id: string; readonly name: string }[]> {
+  return await db.selectFrom('account').select(['id', 'name']).where('id', 'in', request.accountIds).execute();
+}
+
 function isFoundBy(search: string) {
   const part = `%${search.toLowerCase().replaceAll(/[\\%_]/g, String.raw`\$&`)}%`;
   const isIn = (column: string) => sql<boolean>`lower(${sql.ref(column)}) like ${part} escape '\\'`;

@@ -60,6 +60,7 @@ const rowOperations = {
   listAccounts: accounts.listAccounts,
   getAccount: accounts.getAccount,
   listCustomers: accounts.listCustomers,
+  namesOfAccounts: accounts.namesOfAccounts,
   heldByAccounts: accounts.heldByAccounts,
   chargedUsage: accounts.chargedUsage,
   createKey: keys.createKey,

@@ -31,7 +31,7 @@ const headingsMax = 5;
 /** Characters from which the server searches: accounts, and the documentation. */
 const searchedFrom = 2;
 /** A key that was pasted by mistake stays out of addresses, which proxies write into their logs. */
-const secretLike = /\S{33}/;
+const secretLike = /[^\s@]{33}/;
 
 /**
  * Pages, what one does there, keys, models, people, for operators accounts, headings of the documentation, and ids: one types or
@@ -117,12 +117,13 @@ function useDestinations(session: Session, typed: string): readonly Destination[
   const models = useGet('/v1/models/cards', undefined, { enabled });
   const members = useAllRows('/v1/members', enabled);
   const search = usePaused(typed);
+  const isAsked = search.length >= searchedFrom && !secretLike.test(search);
   const accounts = useGet(
     '/v1/admin/accounts',
     { query: { search, limit: accountsMax } },
-    { enabled: session.isOperator && search.length >= searchedFrom },
+    { enabled: session.isOperator && isAsked },
   );
-  const sections = useDocsFound(search, search.length >= searchedFrom && !secretLike.test(search));
+  const sections = useDocsFound(search, isAsked);
   if (/^(req_|gen_)?[0-9a-f-]{8,}$/i.test(typed) || typed.startsWith('req_'))
     return [
       {

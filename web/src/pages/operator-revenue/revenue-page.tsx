@@ -78,7 +78,7 @@ function Report({ of: rows, by }: { readonly of: readonly Revenue[]; readonly by
   const priced = rows.filter(({ cost_microcents: cost }) => cost !== null);
   const margin = priced.reduce((all, row) => all + (row.margin_microcents ?? 0), 0);
   const columns: readonly Column<Revenue>[] = [
-    { head: t(by), main: true, cell: ({ group }) => <Name of={group} by={by} /> },
+    { head: t(by), main: true, cell: (row) => <Name of={row} by={by} /> },
     { head: t('requests'), number: true, cell: ({ requests }) => <Count value={requests} /> },
     { head: t('input'), number: true, cell: ({ prompt_tokens: tokens }) => <Count value={tokens} /> },
     { head: t('cached'), number: true, cell: ({ cached_tokens: tokens }) => <Count value={tokens} /> },
@@ -119,8 +119,13 @@ function Report({ of: rows, by }: { readonly of: readonly Revenue[]; readonly by
 const Amount = ({ of: amount }: { readonly of: number | null }) =>
   amount === null ? <>–</> : <Money microcents={amount} />;
 
-function Name({ of: group, by }: { readonly of: string; readonly by: By }) {
-  if (by === 'account') return <Link to={`/operator/accounts/${group}`}>{group}</Link>;
+function Name({ of: { group, name }, by }: { readonly of: Revenue; readonly by: By }) {
+  if (by === 'account')
+    return (
+      <Link to={`/operator/accounts/${group}`} title={group}>
+        {name ?? group}
+      </Link>
+    );
   if (by === 'month') return <>{group}</>;
   return (
     <Link to="/operator/catalogue" search={{ model: group } as never}>
