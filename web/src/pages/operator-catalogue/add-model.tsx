@@ -15,6 +15,8 @@ import { ratesIn, TermsFields, type Terms } from './terms.tsx';
 import styles from './operator-catalogue.module.css';
 
 const path = '/v1/admin/model_additions';
+/** By what has become of it. */
+const titles = { running: 'running', added: 'added', failed: 'failed', stopped: 'stopped' } as const;
 type Addition = NonNullable<Got<typeof path>['last']>;
 
 /** Asks which model this computer shall run, and for whom. */
@@ -67,7 +69,7 @@ export function LastAddition() {
   const last = data?.last;
   if (!last) return null;
   return (
-    <Panel title={t(last.state, { source: last.source })}>
+    <Panel title={t(titles[last.state], { source: last.source })}>
       <div className={styles['addition']} role="status">
         <What of={last} />
         {last.state === 'running' && (
