@@ -260,10 +260,10 @@ test('multiples of tiers are previewed and set for one model or all, and only in
     { model: 'nowhere', tier_multiples: tiers },
     {},
   ])
-    assert.ok(
-      [400, 422].includes((await api('POST', '/v1/admin/account_prices', { json: { ...of, ...wrong } })).status),
-      JSON.stringify(wrong),
-    );
+    for (const path of ['/v1/admin/account_prices', '/v1/admin/account_prices/preview']) {
+      const { status } = await api('POST', path, { json: { ...of, ...wrong } });
+      assert.ok([400, 422].includes(status), `${path}: ${status} ${JSON.stringify(wrong)}`);
+    }
   assert.equal((await preview({ model: '*', tier_multiples: tiers })).status, 400);
   const set = await api('POST', '/v1/admin/account_prices', { json: { ...of, tier_multiples: tiers } });
   assert.equal(set.status, 201, JSON.stringify(set.body));

@@ -6,6 +6,7 @@ import type { Prices } from '../../catalog/pricing.ts';
 import type { ModelConfig } from '../../config/config.ts';
 import { ApiError } from '../../platform/errors.ts';
 import { operate } from '../../accounts/operations.ts';
+import { priceOf } from '../../accounts/operations/prices.ts';
 import type { AccountPrice } from '../../store/repositories/account-prices.ts';
 import type { ChargedUsage } from '../../store/repositories/accounts.ts';
 import { everyModel } from '../../store/row-facts.ts';
@@ -78,11 +79,7 @@ export const accountPriceRoutes: readonly AccountRoute[] = [
         {
           kind: 'set_price',
           accountId: account,
-          model: body.model,
-          input: textOf(body.input_microcents_per_million),
-          output: textOf(body.output_microcents_per_million),
-          cacheRead: textOf(body.cache_read_microcents_per_million),
-          tiers: multiplesGiven(body.tier_multiples),
+          ...ratesIn(body),
           validFrom: body.valid_from === undefined ? undefined : body.valid_from * 1000,
           validTo: body.valid_to === undefined || body.valid_to === null ? undefined : body.valid_to * 1000,
         },
@@ -150,7 +147,7 @@ export const accountPriceRoutes: readonly AccountRoute[] = [
 ];
 
 type PreviewCall = Pick<Call, 'services'> & {
-  readonly body: Omit<Parameters<typeof ratesAsked>[0], 'account_id'> & { readonly account_id?: string };
+  readonly body: Parameters<typeof ratesIn>[0] & { readonly account_id?: string };
 };
 
 async function previewed(call: PreviewCall) {
@@ -166,7 +163,7 @@ async function previewed(call: PreviewCall) {
     account === undefined ? { exceptAccounts: await accountsWithRates(call, modelId!) } : { accountId: account };
   const earlier = account === undefined ? [] : await ratesOfAccount(call, account, to);
   // It is in force before the earlier ones.
-  const rates = [ratesAsked({ ...body, account_id: account ?? '' }, to), ...earlier];
+  const rates = [priceOf(ratesIn(body), account ?? '', to), ...earlier];
   const used = await repositories.chargedUsage({ ...whose, ...(modelId !== undefined && { modelId }), from, to });
   const models = new Map(services.config().models.map((model) => [model.id, pricedModel(call, model)]));
   const known = used.filter((of) => models.has(of.modelId));
@@ -190,21 +187,14 @@ async function previewed(call: PreviewCall) {
   };
 }
 
-/** Rates as they would be stored, in force from a time on. */
-function ratesAsked(body: Static<typeof priceBody>, at: number): AccountPrice {
-  const { input_microcents_per_million: input, output_microcents_per_million: output } = body;
-  const { cache_read_microcents_per_million: cacheRead = input } = body;
-  const of = {
-    accountId: body.account_id,
-    modelId: body.model.toLowerCase(),
-    validFrom: at,
-    validTo: null,
-    tierMultiples: multiplesGiven(body.tier_multiples) ?? null,
-  };
-  if (input === undefined || output === undefined || cacheRead === undefined)
-    return { ...of, input: null, output: null, cacheRead: null };
-  return { ...of, input: BigInt(input), output: BigInt(output), cacheRead: BigInt(cacheRead) };
-}
+/** The rates that a request asks for, as the operation takes them. */
+const ratesIn = (body: Omit<Static<typeof priceBody>, 'account_id'>) => ({
+  model: body.model,
+  input: textOf(body.input_microcents_per_million),
+  output: textOf(body.output_microcents_per_million),
+  cacheRead: textOf(body.cache_read_microcents_per_million),
+  tiers: multiplesGiven(body.tier_multiples),
+});
 
 /** Summed exactly, and rounded up once. */
 function costOf(

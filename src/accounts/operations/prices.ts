@@ -74,7 +74,8 @@ export const priceOperations = {
 /** The maximum, as in the configuration: 10¹⁵ microcents per million tokens. */
 const priceMax = 10n ** 15n;
 
-function priceOf(given: Input<typeof priceSchema>, accountId: string, now: number): AccountPrice {
+/** What `set_price` would store. Throws `OperationError` for rates that cannot be set. */
+export function priceOf(given: Input<typeof priceSchema>, accountId: string, now: number): AccountPrice {
   const { validFrom = now, validTo } = given;
   // Past charges stay: rates apply from the start of future requests.
   if (validFrom < now) throw new OperationError('Rates cannot start in the past.');

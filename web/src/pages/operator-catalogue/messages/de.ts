@@ -77,7 +77,7 @@ const de: Translated<OperatorCatalogueTexts> = {
   allModels: 'Alle Modelle',
   endTextAll:
     '{account} zahlt für Dienststufen bei Anfragen, die ab jetzt beginnen, was die Karten der Modelle sagen. Frühere Kosten bleiben.',
-  perMillionOrEmptyHint: 'Dollar je Million Tokens. Leer: Der Preis bleibt, wie er ist.',
+  perMillionOrEmptyHint: 'Dollar je Million Tokens. Eingabe und Ausgabe leer: Die Preise bleiben, wie sie sind.',
   tiers: 'Dienststufen',
   tiersHint: 'Was eine Dienststufe als Vielfaches des üblichen Preises kostet. Leer: Es bleibt, wie es ist.',
   address: 'Adresse des Servers',

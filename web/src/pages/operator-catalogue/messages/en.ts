@@ -74,7 +74,7 @@ const en = {
   allModels: 'All models',
   endTextAll:
     '{account} pays for service tiers what the cards of the models say, for requests that start from now on. Earlier charges stay.',
-  perMillionOrEmptyHint: 'Dollars per million tokens. Empty: the price stays as it is.',
+  perMillionOrEmptyHint: 'Dollars per million tokens. Input and output empty: the prices stay as they are.',
   tiers: 'Service tiers',
   tiersHint: 'What a service tier costs as a multiple of the usual price. Empty: it stays as it is.',
   address: 'Address of the server',

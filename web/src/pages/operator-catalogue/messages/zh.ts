@@ -74,7 +74,7 @@ const zh: Translated<OperatorCatalogueTexts> = {
   addAServer: '添加服务器',
   allModels: '所有模型',
   endTextAll: '{account} 从现在起开始的请求按模型卡片上的服务等级倍数计费。之前的费用不变。',
-  perMillionOrEmptyHint: '每百万 token 的美元价格。留空：价格保持不变。',
+  perMillionOrEmptyHint: '每百万 token 的美元价格。输入和输出都留空：价格保持不变。',
   tiers: '服务等级',
   tiersHint: '服务等级的价格是平常价格的多少倍。留空：保持不变。',
   address: '服务器地址',
