@@ -5,8 +5,8 @@
  */
 export const lineBudgets: Readonly<Record<string, number>> = {
   src: 5,
-  'src/account-api': 12734,
-  'src/accounts': 4813,
+  'src/account-api': 12724,
+  'src/accounts': 4814,
   'src/app': 5826,
   'src/billing': 7032,
   'src/catalog': 722,

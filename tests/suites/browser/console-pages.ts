@@ -116,8 +116,9 @@ async function pressKey({ page }: Person, key: string): Promise<void> {
 }
 
 /** Of the first batch. */
-async function saveAnswers({ page }: Person): Promise<void> {
-  await page.locator('[data-row] button').first().click();
+async function saveAnswers(person: Person): Promise<void> {
+  await openFirst(person);
+  const { page } = person;
   const dialog = page.locator('dialog[open]');
   const [saved] = await Promise.all([page.waitForEvent('download'), dialog.getByRole('button').nth(-1).click()]);
   assert.match(saved.suggestedFilename(), /^batch_[0-9a-f]{32}_output\.jsonl$/);
