@@ -2,6 +2,10 @@ import { readFileSync, statSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import type { IncomingHttpHeaders } from 'node:http';
 import { join } from 'node:path';
+import { promisify } from 'node:util';
+import { gunzip } from 'node:zlib';
+
+const unzipped = promisify(gunzip);
 
 /** One file, as `manifest.json` lists it. */
 interface BuiltFile {
@@ -71,14 +75,26 @@ export class BuiltFiles<Manifest extends BuiltManifest> {
     };
     if (etag !== undefined && isKnown(request['if-none-match'], etag))
       return { status: 304, headers: common, body: '' };
-    const body = await readFile(join(this.#folder, name + encoding.ending)).catch(() => undefined);
+    const body = await (encoding.ending === '' ? this.#plain(name) : this.#bytes(name + encoding.ending));
     // A build has just replaced it: the browser asks again.
     return body === undefined ? undefined : { status: 200, headers: common, body };
   }
 
   /** The text of a file that is not an answer itself, such as an index. Undefined if there is none. */
   async text(name: string): Promise<string | undefined> {
-    return await readFile(join(this.#folder, name), 'utf8').catch(() => undefined);
+    return (await this.#plain(name))?.toString();
+  }
+
+  /** What gains by it may be there compressed alone, since nearly every client accepts that. */
+  async #plain(name: string): Promise<Buffer | undefined> {
+    const plain = await this.#bytes(name);
+    if (plain !== undefined) return plain;
+    const compressed = await this.#bytes(`${name}.gz`);
+    return compressed && (await unzipped(compressed).catch(() => undefined));
+  }
+
+  #bytes(file: string): Promise<Buffer | undefined> {
+    return readFile(join(this.#folder, file)).catch(() => undefined);
   }
 }
 
