@@ -223,7 +223,7 @@ async function looksAtRevenue(hands: Hands): Promise<void> {
   await hands.pick(words.text(revenue, 'by'), 'account');
   await person.page
     .getByRole('main')
-    .getByRole('link', { name: /^acct_/ })
+    .getByRole('link', { name: customer.company })
     .first()
     .waitFor();
   await fits(hands);
