@@ -221,11 +221,7 @@ async function looksAtRevenue(hands: Hands): Promise<void> {
     .first()
     .waitFor();
   await hands.pick(words.text(revenue, 'by'), 'account');
-  await person.page
-    .getByRole('main')
-    .getByRole('link', { name: customer.company })
-    .first()
-    .waitFor();
+  await person.page.getByRole('main').getByRole('link', { name: customer.company }).first().waitFor();
   await fits(hands);
 }
 
