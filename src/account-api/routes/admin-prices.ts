@@ -7,7 +7,6 @@ import type { ModelConfig } from '../../config/config.ts';
 import { ApiError } from '../../platform/errors.ts';
 import { operate } from '../../accounts/operations.ts';
 import { priceOf } from '../../accounts/operations/prices.ts';
-import type { AccountPrice } from '../../store/repositories/account-prices.ts';
 import type { ChargedUsage } from '../../store/repositories/accounts.ts';
 import { everyModel } from '../../store/row-facts.ts';
 import { ratesOfAccount } from '../account-models.ts';
