@@ -60,7 +60,9 @@ async function main(args: readonly string[]): Promise<void> {
     const { setup } = (await import(pathToFileURL(join(root, 'tests/suites/browser/setup.mjs')).href)) as {
       setup(): Promise<{ readonly TOKENHOUSE_TEST_CHROMIUM?: string }>;
     };
-    const { TOKENHOUSE_TEST_CHROMIUM: chromium = process.env['TOKENHOUSE_TEST_CHROMIUM']! } = await setup();
+    const found = await setup();
+    Object.assign(process.env, found);
+    const { TOKENHOUSE_TEST_CHROMIUM: chromium = process.env['TOKENHOUSE_TEST_CHROMIUM']! } = found;
     const facts = machineFacts({ root, dataFolder: tmpdir(), contenders: [], isRaised: false });
     const table = await measureConsole({ rows: options.rows, chromium });
     return report(options, args, [table, ...facts.map((fact) => `- ${fact}`)].join('\n'));
