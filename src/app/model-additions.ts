@@ -48,7 +48,8 @@ export class ModelAdditions implements NonNullable<AccountServices['modelAdditio
     child.stderr.setEncoding('utf8').on('data', (text: string) => {
       said = (said + text).slice(-outputCharactersMax);
       const progress = said.split('\n').at(-2);
-      if (progress !== undefined && this.#last?.state === 'running') this.#last = { ...this.#last, progress };
+      // One that was stopped may still say something, when another one is there.
+      if (progress !== undefined && this.#child === child) this.#last = { ...addition, progress };
     });
     const ended = (state: 'added' | 'failed', problem?: string): void => {
       if (this.#child !== child) return;

@@ -27,7 +27,12 @@ export interface TracedLine {
  * request takes over the blocks of the one that it shares its beginning with, as far as both count whole blocks of tokens there.
  */
 export function* traceOf(requests: readonly RecordedRequest[]): Generator<TracedLine> {
-  const numberOf = new Numbers<number>();
+  const accounts = new Map<number, number>();
+  const numberOf = (account: number): number => {
+    const number = accounts.get(account) ?? accounts.size;
+    accounts.set(account, number);
+    return number;
+  };
   const beginnings = new Beginnings();
   const firstMs = requests[0]?.atMs ?? 0;
   for (const request of requests)
@@ -37,21 +42,10 @@ export function* traceOf(requests: readonly RecordedRequest[]): Generator<Traced
       output_length: request.completionTokens,
       hash_ids: beginnings.blocksOf(request),
       model: request.model,
-      account: numberOf.of(request.account),
+      account: numberOf(request.account),
       tier: request.tier,
       cached_length: request.cachedTokens,
     };
-}
-
-class Numbers<Value> {
-  readonly #numbers = new Map<Value, number>();
-
-  of(value: Value): number {
-    const known = this.#numbers.get(value);
-    if (known !== undefined) return known;
-    this.#numbers.set(value, this.#numbers.size);
-    return this.#numbers.size - 1;
-  }
 }
 
 /** The request that first began so. */

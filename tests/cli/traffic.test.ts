@@ -7,7 +7,7 @@ import { after, before, test } from 'node:test';
 import { policies } from '../../bench/simulate/policies.ts';
 import { runFleet } from '../../bench/simulate/run-fleet.ts';
 import { readTrace } from '../../bench/simulate/trace.ts';
-import { traceOf } from '../../src/cli/traffic-trace.ts';
+import { traceOf, type TracedLine } from '../../src/cli/traffic-trace.ts';
 import { recordedBlockCharacters } from '../../src/inference/routing/prompt-prefixes.ts';
 import type { RecordedRequest } from '../../src/inference/pipeline/traffic-recorder.ts';
 import { PrefixCache } from '../support/prefix-cache.ts';
@@ -55,18 +55,9 @@ async function converse(about: string, system: string, { model = 'm', zdr = fals
   }
 }
 
-interface Line {
-  readonly timestamp: number;
-  readonly input_length: number;
-  readonly output_length: number;
-  readonly hash_ids: readonly number[];
-  readonly model: string;
-  readonly account: number;
-  readonly tier: string;
-  readonly cached_length: number;
-}
-
-async function exported(...options: string[]): Promise<{ readonly lines: readonly Line[]; readonly text: string }> {
+async function exported(
+  ...options: string[]
+): Promise<{ readonly lines: readonly TracedLine[]; readonly text: string }> {
   const { code, stdout, stderr } = await service.command('traffic', 'export', ...options);
   assert.equal(code, 0, stderr);
   return {
@@ -74,7 +65,7 @@ async function exported(...options: string[]): Promise<{ readonly lines: readonl
     lines: stdout
       .trim()
       .split('\n')
-      .map((line) => JSON.parse(line) as Line),
+      .map((line) => JSON.parse(line) as TracedLine),
   };
 }
 
@@ -83,7 +74,7 @@ const record = async (...options: string[]): Promise<void> => {
   assert.equal(code, 0, stderr);
 };
 
-const sharedBlocks = (a: Line, b: Line): number => {
+const sharedBlocks = (a: TracedLine, b: TracedLine): number => {
   let shared = 0;
   while (shared < a.hash_ids.length && a.hash_ids[shared] === b.hash_ids[shared]) shared++;
   return shared;
@@ -109,7 +100,7 @@ test('an exported trace has the blocks that prompts share, nothing else of them,
   const lines = text
     .trim()
     .split('\n')
-    .map((line) => JSON.parse(line) as Line);
+    .map((line) => JSON.parse(line) as TracedLine);
   for (const { hash_ids: ids, input_length: tokens } of lines) assert.equal(ids.length, Math.ceil(tokens / 512));
   assert.deepEqual([lines[0]!.timestamp, lines[0]!.account, lines[0]!.hash_ids[0]], [0, 0, 0]);
   // Prompts end 64 tokens or more behind a block, so a turn has all whole blocks of the turn before; two conversations those of their system text; others nothing.

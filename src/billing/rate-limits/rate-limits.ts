@@ -153,11 +153,11 @@ export class Limits {
             microcents: () => spending?.microcentsLikely(caller) ?? 0,
             used: (rule) => this.#counts.used(rule),
           });
-    const claims = shares.length === 0 ? slots : [...shares.filter(isExpected), ...slots];
-    const unexpected = shares.filter(isUnexpected).map(unexpectedCost);
+    const areExpected = shares.every(isExpected);
+    const claims = shares.length === 0 ? slots : [...(areExpected ? shares : shares.filter(isExpected)), ...slots];
     return after(this.#counts.take(claims), (taking) => {
       if ('lacking' in taking) throw this.#refusal(taking.lacking, plan);
-      const taken = unexpected.length === 0 ? taking.taken : [...taking.taken, ...unexpected];
+      const taken = areExpected ? taking.taken : [...taking.taken, ...shares.filter(isUnexpected).map(unexpectedCost)];
       const sessionCents = key.rates?.sessionCents;
       if (sessionCents === undefined || spending === undefined)
         return this.#admitted(claims, taken, plan, { work, turn: undefined });

@@ -4,25 +4,19 @@ import { after, before, test } from 'node:test';
 
 import { TestLedger } from '../../support/test-ledger.ts';
 import { TestService } from '../../support/service.ts';
-import { LlamaServer, TinyModels, bareTemplate, stopServer } from './llama-server.ts';
+import { LlamaServer, TinyModels, baseWithAdapters, stopServer } from './llama-server.ts';
 
 const models = new TinyModels();
-const script = [
-  ['<ask>', 'base', '<|im_end|>'],
-  ['legal', '<|im_end|>'],
-  ['sales', '<|im_end|>'],
-];
-const tiny = { chatTemplate: bareTemplate, contextLength: 8192, script };
 let server: LlamaServer;
 let service: TestService;
 
 before(async () => {
-  const loras = ['legal', 'sales'].map((name) => models.writeLora(name, tiny, '<ask>', name));
+  const { modelFile, loras } = baseWithAdapters(models);
   server = await LlamaServer.start({
-    modelFile: models.write('base', tiny),
+    modelFile,
     slots: 2,
     // One option for all: releases differ in whether a second `--lora` adds one.
-    arguments: ['--lora', loras.join(',')],
+    arguments: ['--lora', loras],
   });
   service = await new TestService({
     config: `models:

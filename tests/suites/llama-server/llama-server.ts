@@ -207,3 +207,15 @@ export function llamaServerBinary(): string {
   found ??= execFileSync(process.execPath, [script], { encoding: 'utf8', stdio: ['ignore', 'pipe', 'inherit'] }).trim();
   return found;
 }
+
+/** A model that answers "base", and two adapters with which it answers their names. */
+export function baseWithAdapters(models: TinyModels): { readonly modelFile: string; readonly loras: string } {
+  const script = [
+    ['<ask>', 'base', '<|im_end|>'],
+    ['legal', '<|im_end|>'],
+    ['sales', '<|im_end|>'],
+  ];
+  const tiny = { chatTemplate: bareTemplate, contextLength: 8192, script };
+  const files = ['legal', 'sales'].map((name) => models.writeLora(name, tiny, '<ask>', name));
+  return { modelFile: models.write('base', tiny), loras: files.join(',') };
+}

@@ -4,21 +4,15 @@ import { after, before, test } from 'node:test';
 
 import { TestLedger } from '../../support/test-ledger.ts';
 import { TestService, until } from '../../support/service.ts';
-import { TinyModels, bareTemplate, llamaServerBinary } from './llama-server.ts';
+import { TinyModels, baseWithAdapters, llamaServerBinary } from './llama-server.ts';
 
 const models = new TinyModels();
-const script = [
-  ['<ask>', 'base', '<|im_end|>'],
-  ['legal', '<|im_end|>'],
-  ['sales', '<|im_end|>'],
-];
-const tiny = { chatTemplate: bareTemplate, contextLength: 8192, script };
 let service: TestService;
 
 before(async () => {
-  const loras = ['legal', 'sales'].map((name) => models.writeLora(name, tiny, '<ask>', name));
+  const { modelFile, loras } = baseWithAdapters(models);
   const command = [
-    ...[llamaServerBinary(), '-m', models.write('base', tiny), '--lora', loras.join(','), '--host', '127.0.0.1'],
+    ...[llamaServerBinary(), '-m', modelFile, '--lora', loras, '--host', '127.0.0.1'],
     ...['--port', '{port}', '-np', '2', '-c', '8192', '--jinja', '--no-warmup', '-t', '1', '--no-webui'],
   ];
   service = await new TestService({
