@@ -21,8 +21,10 @@ export interface Arguments {
   readonly isMicro: boolean;
   readonly settles: boolean;
   readonly reports: boolean;
+  readonly keepsLedger: boolean;
   readonly visitsConsole: boolean;
   readonly rows: number;
+  readonly accounts: number;
   readonly stores: readonly ('sqlite' | 'postgres')[];
   readonly isHelp: boolean;
 }
@@ -50,6 +52,8 @@ export const usage = `npm run bench -- [options]
   --settle               the ledger alone, on SQLite and on PostgreSQL: how many settlements, and what one costs
   --reports              reports on many rows of usage (--rows, default 10000000), on SQLite and on PostgreSQL,
                          or on one of them (--store sqlite, --store postgres)
+  --ledger               what many rows of usage (--rows, default 100000000) of many accounts (--accounts, default 1000000) cost whoever keeps
+                         them, on PostgreSQL: reports, settlements, export, retention, verification
   --console              every page of the console on that many rows of usage (--rows), in a real Chromium
 `;
 
@@ -88,8 +92,10 @@ function parsed(args: readonly string[]): Arguments {
       micro: { type: 'boolean', default: false },
       settle: { type: 'boolean', default: false },
       reports: { type: 'boolean', default: false },
+      ledger: { type: 'boolean', default: false },
       console: { type: 'boolean', default: false },
       rows: { type: 'string' },
+      accounts: { type: 'string' },
       store: { type: 'string' },
       help: { type: 'boolean', short: 'h', default: false },
     },
@@ -115,8 +121,15 @@ function parsed(args: readonly string[]): Arguments {
     isMicro: values.micro,
     settles: values.settle,
     reports: values.reports,
+    keepsLedger: values.ledger,
     visitsConsole: values.console,
-    rows: values.rows === undefined ? 10_000_000 : wholeNumber('--rows', values.rows, 1_000_000_000),
+    rows:
+      values.rows === undefined
+        ? values.ledger
+          ? 100_000_000
+          : 10_000_000
+        : wholeNumber('--rows', values.rows, 1_000_000_000),
+    accounts: values.accounts === undefined ? 1_000_000 : wholeNumber('--accounts', values.accounts, 10_000_000),
     stores: values.store === undefined ? ['sqlite', 'postgres'] : [storeNamed(values.store)],
     isHelp: values.help,
   };

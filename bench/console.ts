@@ -68,9 +68,8 @@ async function fill(service: TestService, rows: number): Promise<string> {
   const run = (text: string): Promise<unknown> => sql.raw(text).execute(db);
   for (const pragma of ['synchronous = off', 'cache_size = -1000000', 'temp_store = memory'])
     await run(`pragma ${pragma}`);
-  const from = Math.floor(Date.now() / hourMs) * hourMs - filledDays * 24 * hourMs;
   const line = await fillUsage({
-    ...({ name: 'SQLite', dialect: 'sqlite', db, run, rows, from, largestAccount: service.accountId } as const),
+    ...({ name: 'SQLite', dialect: 'sqlite', db, run, rows, largestAccount: service.accountId } as const),
   });
   await db.destroy();
   return line;

@@ -26,7 +26,6 @@ async function main([rows = '1000000']: readonly string[]): Promise<void> {
     for (const pragma of ['synchronous = off', 'temp_store = memory']) await run(`pragma ${pragma}`);
     const filled = await fillUsage({
       ...({ name: 'SQLite', dialect: 'sqlite', db, run, rows: Number(rows) } as const),
-      from: Date.now() - 91 * 86_400_000,
       largestAccount: service.accountId,
     });
     await db.destroy();

@@ -5,15 +5,13 @@ import { hourMs, quarterMs, startOfDay } from '../src/platform/calendar/time-zon
 import { quarterColumns, quarters, sumColumns } from '../src/store/reports/usage-expressions.ts';
 import { completeBefore } from '../src/store/reports/roll-ups.ts';
 import { recomputeTiers } from '../src/store/reports/tier-roll-ups.ts';
-import { startOfUtcMonth } from '../src/platform/calendar/months.ts';
 import { say } from './command.ts';
 
 const dayMs = 24 * hourMs;
 export const filledDays = 90;
-/** Months that are to come, because PostgreSQL has one partition for all that are over when a database is made. */
-export const filledFrom = startOfUtcMonth(Date.now(), 1);
 /** The last hours are open, as they are whenever somebody looks. */
 const openMs = 40 * 60_000;
+export const filledFrom = Math.floor(Date.now() / hourMs) * hourMs - filledDays * dayMs;
 /** Twenty minutes into an hour. */
 export const filledNow = filledFrom + filledDays * dayMs - openMs;
 export const filledZone = 'Asia/Kolkata';
@@ -31,15 +29,18 @@ export interface Filling {
   /** Takes as long as it takes. */
   run(text: string): Promise<unknown>;
   readonly rows: number;
-  /** Where the rows begin; default: with the next month. */
-  readonly from?: number;
+  /** A power of ten, of which the largest account has a tenth of the rows (default: `filledAccounts`). */
+  readonly accounts?: number;
+  /** Requests of one account with one key and one model, one after the other (default: 1). */
+  readonly burst?: number;
   /** An account that is there already, in the place of the largest. */
   readonly largestAccount?: string;
 }
 
 /** Resolves with a line that says how much it was. */
-export async function fillUsage({ name, dialect, db, run, rows, ...where }: Filling): Promise<string> {
-  const { from = filledFrom, largestAccount } = where;
+export async function fillUsage({ name, dialect, db, run, rows, ...which }: Filling): Promise<string> {
+  const { accounts = filledAccounts, burst = 1, largestAccount } = which;
+  const from = filledFrom;
   const to = from + filledDays * dayMs;
   const isSqlite = dialect === 'sqlite';
   const accountOf = (number: string): string =>
@@ -54,7 +55,7 @@ export async function fillUsage({ name, dialect, db, run, rows, ...where }: Fill
   const insert = (into: string, first: number, last: number) =>
     isSqlite ? `insert into ${into} ${numbers(first, last)}` : `${numbers(first, last)} insert into ${into}`;
   await run(
-    `${insert('account (id, kind, name, status, available, credit_limit, version, created_at, time_zone)', largestAccount === undefined ? 0 : 1, filledAccounts - 1)}
+    `${insert('account (id, kind, name, status, available, credit_limit, version, created_at, time_zone)', largestAccount === undefined ? 0 : 1, accounts - 1)}
      select 'acct_' || n, 0, '', 'active', 0, 0, 1, 0, '${filledZone}' from numbers`,
   );
 
@@ -65,8 +66,9 @@ export async function fillUsage({ name, dialect, db, run, rows, ...where }: Fill
     say(`${name}: ${at.toLocaleString('en')} rows`);
     const last = Math.min(at + rowsAtOnce, rows) - 1;
     // A number of 31 bits from the row's own: the same on both, and spread well enough.
-    const hash = (salt: number) => `((n * 1103515245 + ${salt}) % 2147483647)`;
-    const u = `(${hash(12345)} / 2147483647.0)`;
+    const hash = (salt: number, of = 'n') => `((${of} * 1103515245 + ${salt}) % 2147483647)`;
+    const ofBurst = (salt: number) => hash(salt, burst === 1 ? 'n' : `(n / ${burst})`);
+    const u = `(${ofBurst(12345)} / 2147483647.0)`;
     const whole = (text: string) => (isSqlite ? `cast(${text} as integer)` : `floor(${text})::bigint`);
     const time = `(${from} + ${whole(`n * ${stepMs}`)})`;
     const id = isSqlite
@@ -74,23 +76,30 @@ export async function fillUsage({ name, dialect, db, run, rows, ...where }: Fill
       : `decode(lpad(to_hex(${time}), 12, '0') || '7' || lpad(to_hex(n), 19, '0'), 'hex')`;
     await run(`
       ${insert(`usage ${columns}`, at, last)}
-      select ${id}, 'req_0', ${accountOf(whole(`${u} * ${u} * ${u} * ${filledAccounts}`))}, 'key_' || (${hash(7)} % 5),
-        'model-' || (${hash(99)} % 8), 'chat', 1, ${time}, ${time}, 1800, 600, 200, 50, 1000, 0, 2000, 'finished', 'stop', 0,
-        5000000, 20000000, 2500000, 'bench', 80, 900, case when ${hash(3)} % 4 = 0 then '["tag-' || (${hash(31)} % 20) || '"]' end
+      select ${id}, 'req_0', ${accountOf(whole([...Array.from({ length: Math.log10(accounts) }, () => u), accounts].join(' * ')))}, 'key_' || (${ofBurst(7)} % 5),
+        'model-' || (${ofBurst(99)} % 8), 'chat', 1, ${time}, ${time}, 1800, 600, 200, 50, 11500, 0, 12000, 'finished', 'stop', 0,
+        5000000, 20000000, 2500000, 'bench', 80, 900, case when ${ofBurst(3)} % 4 = 0 then '["tag-' || (${ofBurst(31)} % 20) || '"]' end
       from numbers`);
   }
   say(`${name}: indexes`);
   for (const index of indexes) await run(index.definition);
   if (!isSqlite) await run('vacuum analyze usage');
 
-  const half = 30 * 60_000;
-  const days = filledDays - 1;
   const transferId = isSqlite ? `unhex(printf('%032x', n))` : `decode(lpad(to_hex(n), 32, '0'), 'hex')`;
-  await run(
-    `${insert('transfer (id, debit_account, credit_account, amount, kind, idempotency_key, "by", at)', 0, filledAccounts * days - 1)}
-     select ${transferId}, 'house_cash', ${accountOf(`(n % ${filledAccounts})`)}, 1000000, 'topup', 'fill:' || n, 'bench',
-       ${from} + (n / ${filledAccounts}) * ${dayMs} + (n % 24) * ${hourMs} + ${half} + n % 60000 from numbers`,
-  );
+  const credit = (first: number, last: number, time: string) =>
+    run(
+      `${insert('transfer (id, debit_account, credit_account, amount, kind, idempotency_key, "by", at)', first, last)}
+     select ${transferId}, 'house_cash', ${accountOf(`(n % ${accounts})`)}, 10000000000, 'topup', 'fill:' || n, 'bench', ${time} from numbers`,
+    );
+  await credit(0, accounts - 1, String(from));
+  // The busiest accounts have one a day.
+  const halfHourMs = hourMs / 2;
+  for (let day = 1; day < filledDays; day++)
+    await credit(
+      day * accounts,
+      day * accounts + Math.min(accounts, filledAccounts) - 1,
+      `${from + day * dayMs} + (n % 24) * ${hourMs} + ${halfHourMs} + n % 60000`,
+    );
 
   const until = startOfDay(filledZone, to - openMs);
   for (let begin = startOfDay(filledZone, from); begin < to + dayMs; begin += rollUpDays * dayMs) {
@@ -107,6 +116,14 @@ export async function fillUsage({ name, dialect, db, run, rows, ...where }: Fill
   );
   say(`${name}: sums by tier`);
   await recomputeTiers(db, { since: 0, until: completeBefore(to - openMs) });
+  say(`${name}: balances`);
+  await run(`update account set available = movements.amount from (
+    select id, sum(amount) as amount from (
+      select credit_account as id, amount from transfer
+      union all select debit_account, -amount from transfer
+      union all select account_id, -cost from usage_hour
+    ) as all_of_them group by id
+  ) as movements where movements.id = account.id`);
   await run(isSqlite ? 'analyze' : 'vacuum analyze');
   const counts = [];
   for (const table of [

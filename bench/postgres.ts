@@ -1,5 +1,8 @@
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
+import { sql, type Kysely } from 'kysely';
+import type { Database } from '../src/store/database.ts';
+import { listPartitions, makePartitions } from '../src/store/postgres/partitions.ts';
 import { PostgresServer } from '../tests/suites/postgres/server.ts';
 import { Problem } from './problem.ts';
 
@@ -13,4 +16,11 @@ export async function startPostgres(root: string): Promise<PostgresServer> {
     throw new Problem('There are no programs of a PostgreSQL server.', (error as Error).message);
   }
   return await PostgresServer.start();
+}
+
+/** A database without rows has one partition for all months that are over: gives each month since `fromMs` its own, as a service has that ran then. */
+export async function partitionsSince(db: Kysely<Database>, fromMs: number): Promise<void> {
+  for (const { name, fromMs: begin } of await listPartitions(db))
+    if (begin === -Infinity) await sql`drop table ${sql.table(name)}`.execute(db);
+  await makePartitions(db, fromMs);
 }

@@ -9,7 +9,6 @@ import { listGenerations } from '../src/store/repositories/generations.ts';
 import { lastUseOfKeys } from '../src/store/repositories/key-last-use.ts';
 import { migrate } from '../src/store/migrations/migrate.ts';
 import { kyselyOnPostgres } from '../src/store/postgres/dialect.ts';
-import { makePartitions } from '../src/store/postgres/partitions.ts';
 import { reportLatency, type LatencyDimension } from '../src/store/reports/latency.ts';
 import { readLedgerSpan } from '../src/store/reports/ledger-span.ts';
 import { reportUsage, spendOfKeys, spendSince, type ReportDimension } from '../src/store/reports/reports.ts';
@@ -27,7 +26,7 @@ import {
   filledNow as now,
   filledZone as zone,
 } from './fill-usage.ts';
-import { startPostgres } from './postgres.ts';
+import { partitionsSince, startPostgres } from './postgres.ts';
 import type { PostgresServer } from '../tests/suites/postgres/server.ts';
 
 const dayMs = 24 * hourMs;
@@ -199,7 +198,7 @@ async function onPostgres(server: PostgresServer, rows: number): Promise<Measure
   const url = await server.createDatabase();
   const db = kyselyOnPostgres({ url }, 1);
   await migrate(db, 'postgres');
-  await makePartitions(db, filledFrom);
+  await partitionsSince(db, filledFrom);
   const settings = `set work_mem = '512MB'; set maintenance_work_mem = '512MB'; set synchronous_commit = off; set jit = off`;
   const filled = await fillUsage({
     name: 'PostgreSQL',
@@ -209,13 +208,21 @@ async function onPostgres(server: PostgresServer, rows: number): Promise<Measure
     run: (text) => server.sql(url, text.startsWith('vacuum') ? text : `${settings}; ${text}`),
     rows,
   });
+  const measurement = await measuredOnPostgres(db, filled);
+  await db.destroy();
+  return measurement;
+}
+
+async function measuredOnPostgres(db: Kysely<Database>, filled: string): Promise<Measurement> {
   const rowsRead = await countedRows(db);
   const { rows: backend } = await sql<{ pid: bigint }>`select pg_backend_pid() as pid`.execute(db);
   const pid = Number(backend[0]!.pid);
   const readings = await measured(db, () => ownProcessor() + processorMs(pid));
-  await db.destroy();
   return { store: 'PostgreSQL', filled, readings, load: os.loadavg()[0]!, rowsRead };
 }
+
+/** The table of a database that `fillUsage` has filled. */
+export const reportsOn = async (db: Kysely<Database>): Promise<string> => tableOf([await measuredOnPostgres(db, '')]);
 
 function ownProcessor(): number {
   const { user, system } = process.cpuUsage();

@@ -18,6 +18,7 @@ import { profile, profilingOptions } from './profile.ts';
 import { writeSection } from './results.ts';
 import { playRound, type Bench, type RoundResult } from './round.ts';
 import { coldThousand, quick, scenarios, warmUps, type Scenario } from './scenarios.ts';
+import { measureLargeLedger } from './large-ledger.ts';
 import { measureReports } from './reports.ts';
 import { settle } from './settle.ts';
 import { printTable } from './table.ts';
@@ -53,6 +54,13 @@ async function main(args: readonly string[]): Promise<void> {
   if (options.reports) {
     const facts = machineFacts({ root, dataFolder: options.folder ?? tmpdir(), contenders: [], isRaised: false });
     const table = await measureReports({ root, rows: options.rows, stores: options.stores, folder: options.folder });
+    return report(options, args, [table, ...facts.map((fact) => `- ${fact}`)].join('\n'));
+  }
+
+  if (options.keepsLedger) {
+    const { rows, accounts } = options;
+    const facts = machineFacts({ root, dataFolder: options.folder ?? tmpdir(), contenders: [], isRaised: false });
+    const table = await measureLargeLedger({ root, rows, accounts });
     return report(options, args, [table, ...facts.map((fact) => `- ${fact}`)].join('\n'));
   }
 

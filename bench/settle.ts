@@ -95,13 +95,19 @@ async function onSqlite(job: SettleJob & { readonly place: { readonly file: stri
   return resultOf([reading!], 0);
 }
 
-async function onPostgres(
-  server: PostgresServer,
-  job: SettleJob & { readonly place: { readonly url: string } },
-  processes: number,
-): Promise<Result> {
-  const { url } = job.place;
-  const store = await openPostgresStore({ address: { url }, shown: 'the benchmark' });
+type OnPostgres = SettleJob & { readonly place: { readonly url: string } };
+
+async function onPostgres(server: PostgresServer, job: OnPostgres, processes: number): Promise<Result> {
+  const result = await settledOn(server, job, processes);
+  const db = kyselyOnPostgres({ url: job.place.url }, 1);
+  const { differences } = await verifyLedger(db, { owned: false });
+  await db.destroy();
+  if (differences.length > 0) throw new Error('the ledger is inconsistent');
+  return result;
+}
+
+async function settledOn(server: PostgresServer, job: OnPostgres, processes: number): Promise<Result> {
+  const store = await openPostgresStore({ address: { url: job.place.url }, shown: 'the benchmark' });
   await fund(store.ledger);
   await store.close();
   let usedBefore = 0;
@@ -111,11 +117,16 @@ async function onPostgres(
     () => (usedBefore = processorSeconds(server.pid)),
     () => (usedAfter = processorSeconds(server.pid)),
   );
-  const db = kyselyOnPostgres({ url }, 1);
-  const { differences } = await verifyLedger(db, { owned: false });
-  await db.destroy();
-  if (differences.length > 0) throw new Error('the ledger is inconsistent');
   return resultOf(readings, usedAfter - usedBefore);
+}
+
+/** The table of one process at a database with rows, whose ledger it leaves for others to verify. */
+export async function settleBeside(
+  server: PostgresServer,
+  { name, url, seconds }: { readonly name: string; readonly url: string; readonly seconds: number },
+): Promise<string> {
+  const result = await settledOn(server, { accountId, inFlight, seconds, place: { url } }, 1);
+  return tableOf(new Map([[{ name }, [result]]]));
 }
 
 async function fund(ledger: AccountLedger): Promise<void> {
@@ -189,7 +200,7 @@ function resultOf(readings: readonly SettleReading[], serverSeconds: number): Re
   };
 }
 
-function tableOf(results: ReadonlyMap<Case, readonly Result[]>): string {
+function tableOf(results: ReadonlyMap<Pick<Case, 'name'>, readonly Result[]>): string {
   const columns: readonly (readonly [string, (result: Result) => number, number])[] = [
     ['settlements/s', ({ perSecond }) => perSecond, 0],
     ['p50 ms', ({ p50Ms }) => p50Ms, 2],

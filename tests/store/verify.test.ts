@@ -8,6 +8,7 @@ import { balanceAt } from '../../src/store/budget.ts';
 import { closeConnection, openConnection } from '../../src/store/sqlite/connection.ts';
 import { openReadOnly } from '../../src/store/sqlite/dialect.ts';
 import type { Difference } from '../../src/store/verify/difference.ts';
+import { uuidMaker } from '../../src/platform/ids/uuid.ts';
 import { verifyLedger } from '../../src/store/verify/verify.ts';
 import {
   chargeback,
@@ -329,3 +330,46 @@ test('one wrong row of a roll-up is found and named', async (t) => {
   );
   assert.ok(gone.length > 0 && gone.every(({ what }) => /^usage_tag_day .* red: /.test(what)));
 });
+
+test('days of many accounts are compared in the zone of each, also where clocks change and days end within an hour', async (t) => {
+  const file = join(temporaryFolder(t), 'right.db');
+  const store = await openStore(t, file);
+  const zones = ['UTC', 'Asia/Kolkata', 'Asia/Kathmandu', 'Australia/Lord_Howe', 'America/New_York'];
+  const [from, to] = [Date.UTC(2026, 9, 2), Date.UTC(2026, 10, 4)];
+  let clock = from;
+  const idAtClock = uuidMaker(() => clock);
+  for (const zone of zones) await customer(store, accountOf(zone), balance);
+  // More than are read at once, without a request.
+  for (let number = 0; number < 600; number++) await customer(store, `acct_idle${number}`, 1n);
+  for (const step = 13 * 900_000; clock < to; clock += step)
+    for (const zone of zones)
+      await store.ledger.settle(
+        usage(accountOf(zone), 7n, { requestId: idAtClock(), startedAt: clock, endedAt: clock, tags: '["red"]' }),
+      );
+  await store.close();
+  const connection = openConnection(file);
+  for (const zone of zones) connection.exec(`update account set time_zone = '${zone}' where id = '${accountOf(zone)}'`);
+  closeConnection(connection);
+  const again = await openStore(t, file);
+  await again.repositories.recomputeUsageHours({ now: to });
+  while ((await again.repositories.recomputeUsageDays({})).isMore);
+  await again.close();
+  assert.deepEqual(await differencesOf(file, false), []);
+  for (const table of ['usage_day', 'usage_tag_day']) {
+    const ofDay = (order: string): string =>
+      `where (account_id, day) in (select account_id, ${order}(day) from ${table} group by account_id)`;
+    for (const statement of [
+      `update ${table} set cost = cost + 1 ${ofDay('min')}`,
+      `update ${table} set completion_tokens = completion_tokens + 1 ${ofDay('max')}`,
+      `update ${table} set day = day + 900000 ${ofDay('min')}`,
+      `delete from ${table} ${ofDay('min')}`,
+    ]) {
+      const differences = await planted(file, statement);
+      for (const { what } of differences) assert.match(what, new RegExp(`^${table} `), statement);
+      const named = new Set(differences.map(({ accountId }) => accountId));
+      assert.deepEqual([...named].sort(), zones.map(accountOf).sort(), statement);
+    }
+  }
+});
+
+const accountOf = (zone: string): string => `acct_${zone.replaceAll(/\W/g, '')}`;
