@@ -130,6 +130,15 @@ export const isOfBudget = (balanceId: string): boolean => balanceId.includes(':'
 
 /** Parses the id of a budget's balance. */
 export function readBalanceId(balanceId: string): Balance {
-  const [subject = '', per, day] = balanceId.split(':');
-  return balanceAt(subject, per as BudgetPeriod, day === undefined ? 0 : Date.parse(day));
+  const balance = balanceNamed(balanceId);
+  if (balance === undefined) throw new Error(`${balanceId} names no balance of a budget`);
+  return balance;
+}
+
+/** undefined: it is not the id of a budget's balance, as `balanceAt` writes it. */
+export function balanceNamed(text: string): Balance | undefined {
+  const [subject = '', name = '', day = '1970-01-01'] = text.split(':');
+  const [per, at] = [periodNamed(name), Date.parse(day)];
+  const balance = per === null || Number.isNaN(at) ? undefined : balanceAt(subject, per, at);
+  return balance?.id === text ? balance : undefined;
 }

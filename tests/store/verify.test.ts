@@ -229,7 +229,11 @@ test('one microcent is found in a budget, and a charge to none', async (t) => {
   assert.deepEqual(await differencesOf(file, false), []);
   for (const [statements, ...expected] of [
     [`update budget_balance set available = available - 1 where id = '${ofKey}'`, `budget ${ofKey}: left`],
-    [`update budget_balance set amount = amount + 1 where id = '${ofAccount}'`, `budget ${ofAccount}: left`],
+    [
+      `update budget_balance set amount = amount + 1 where id = '${ofAccount}'`,
+      `budget ${ofAccount}: amount`,
+      `budget ${ofAccount}: left`,
+    ],
     [
       `update budget_balance set spent_before = 8, available = available - 1 where id = '${ofAccount}'`,
       `budget ${ofAccount}: spent before it was set`,

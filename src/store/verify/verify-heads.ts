@@ -23,12 +23,15 @@ import { pagesByKey } from './pages.ts';
 
 type Db = Kysely<Database>;
 type Report = (difference: Difference) => void;
+
+const straysMax = 1000;
 type Head = Selectable<Database['usage_head']>;
 
 /** Details of requests that ended before `keptSince` may be removed: of their days only the heads are checked. */
 export async function verifyHeads(db: Db, keptSince: number, report: Report): Promise<void> {
   const days = await compareDays(db, report);
   if (days === undefined) return;
+  await refuseStrays(db, days.last, report);
   const accounts = pagesByKey({
     first: '',
     size: 200,
@@ -54,6 +57,7 @@ async function compareDays(
   for (const [index, row] of days.entries()) {
     const head = dayHeadOf(row);
     const what = `head of ${head.date}`;
+    compare(`${what}: its start`, String(Date.parse(head.date)), String(row.day));
     if (index > 0) compare(`${what}: the day before`, dateOf(row.day - BigInt(dayMs)), dateOf(days[index - 1]!.day));
     compare(`${what}: hash of the head before`, previous ?? 'none', head.previous ?? 'none');
     const heads = await db.selectFrom('usage_head').select('hash').where('day', '=', row.day).orderBy('hash').execute();
@@ -68,6 +72,33 @@ async function compareDays(
   function compare(what: string, expected: string, found: string): void {
     if (expected !== found) report({ accountId: null, what, expected, found });
   }
+}
+
+/** Heads of accounts that are none, and hashes below no head: those of the day that is being closed come before its heads. */
+async function refuseStrays(db: Db, last: number, report: Report): Promise<void> {
+  const heads = await db
+    .selectFrom('usage_head')
+    .leftJoin('account', 'account.id', 'usage_head.account_id')
+    .select(['usage_head.account_id', 'usage_head.day'])
+    .where('account.id', 'is', null)
+    .limit(straysMax)
+    .execute();
+  for (const { account_id: accountId, day } of heads)
+    report({ accountId, what: `head of ${dateOf(day)}: account`, expected: 'one that exists', found: accountId });
+  const pages = await db
+    .selectFrom('usage_leaves')
+    .leftJoin('usage_head', (join) =>
+      join
+        .onRef('usage_head.account_id', '=', 'usage_leaves.account_id')
+        .onRef('usage_head.day', '=', 'usage_leaves.day'),
+    )
+    .select(['usage_leaves.account_id', 'usage_leaves.day', 'usage_leaves.page'])
+    .where('usage_leaves.day', '<=', BigInt(last))
+    .where('usage_head.day', 'is', null)
+    .limit(straysMax)
+    .execute();
+  for (const { account_id: accountId, day, page } of pages)
+    report({ accountId, what: `head of ${dateOf(day)}`, expected: `one above page ${page}`, found: 'none' });
 }
 
 /** The chain of an account's heads, and the requests below those that have them. */
@@ -126,6 +157,8 @@ async function compareRequests(db: Db, head: Head, keptSince: number, report: Re
   });
   for await (const some of pages)
     for (const page of some) {
+      if (page.page !== BigInt(roots.length))
+        report({ accountId, what: `${what}: number of a page`, expected: BigInt(roots.length), found: page.page });
       const size = Math.floor(page.leaves.length / entryBytes);
       const hashes = Array.from({ length: size }, (_, index) => hashOf(page.leaves, index));
       const root = treeRoot(hashes);

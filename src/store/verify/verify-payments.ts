@@ -4,6 +4,7 @@ import { rowsOn } from '../schema/codec.ts';
 import { systemAccounts } from '../ledger.ts';
 import { recordedProvider } from '../recordings.ts';
 import { pagesByKey } from './pages.ts';
+import { verifyDocuments } from './verify-documents.ts';
 import { promotionUnused } from '../repositories/promotions.ts';
 import { uuidText } from '../../platform/ids/uuid.ts';
 
@@ -22,10 +23,12 @@ export async function verifyPayments(db: Kysely<Database>, report: Report): Prom
   await comparePayments(db, report);
   await compareReturns(db, report);
   await compareStrays(db, report);
+  await comparePayers(db, report);
   await compareReturned(db, report);
   await compareRecordedReturns(db, report);
   await comparePromotions(db, report);
   await compareReceipts(db, report);
+  await verifyDocuments(db, report);
 }
 
 /** A payment corresponds to one movement, and its top-up agrees; no other movement represents a payment. */
@@ -39,7 +42,7 @@ async function comparePayments(db: Kysely<Database>, report: Report): Promise<vo
       sql<boolean>`transfer.amount is null or transfer.amount <> payment.amount
         or transfer.credit_account <> payment.account_id or transfer.kind <> 'topup'
         or topup.payment_id is null or topup.payment_id <> payment.id or topup.amount <> payment.amount
-        or topup.account_id <> payment.account_id or topup.status not in ('paid', 'refunded', 'disputed')`,
+        or topup.account_id <> payment.account_id or topup.provider <> payment.provider or topup.status not in ('paid', 'refunded', 'disputed')`,
     )
     .limit(pageRows)
     .execute();
@@ -166,6 +169,28 @@ async function compareStrays(db: Kysely<Database>, report: Report): Promise<void
     });
 }
 
+/** A return is of the payment of its top-up, and of its account. */
+async function comparePayers(db: Kysely<Database>, report: Report): Promise<void> {
+  const wrong = await db
+    .selectFrom('payment_return')
+    .innerJoin('topup', 'topup.id', 'payment_return.topup_id')
+    .select(['payment_return.id', 'payment_return.account_id', 'payment_return.payment_id', 'topup.payment_id as paid'])
+    .select('topup.account_id as payer')
+    .where(
+      sql<boolean>`topup.payment_id is null or topup.payment_id <> payment_return.payment_id
+        or topup.account_id <> payment_return.account_id`,
+    )
+    .limit(pageRows)
+    .execute();
+  for (const { id, account_id: accountId, payment_id: found, paid, payer } of wrong)
+    report({
+      accountId,
+      what: `return ${id}: payment`,
+      expected: `${paid ?? 'none'} of ${payer}`,
+      found: `${found} of ${accountId}`,
+    });
+}
+
 /** Top-ups record how much of the returns counts, and accounts how much of them they owe. */
 async function compareReturned(db: Kysely<Database>, report: Report): Promise<void> {
   const sums = await db
@@ -189,7 +214,6 @@ async function compareReturned(db: Kysely<Database>, report: Report): Promise<vo
         'sum',
       ),
     )
-    .where('account.kind', '=', 0n)
     .where(
       sql<boolean>`account.owed <> coalesce((select sum(owed) from payment_return where account_id = account.id and owed > 0), 0)`,
     )
@@ -226,6 +250,9 @@ async function compareRecordedReturns(db: Kysely<Database>, report: Report): Pro
         is('payment_return.taken', '<>', is.ref('payment_return.amount')),
         is('payment_return.account_id', '<>', is.ref('transfer.debit_account')),
         is('transfer.credit_account', '<>', systemAccounts.cash),
+        is('payment_return.owed', '<>', 0n),
+        is('payment_return.beyond', '<>', 0n),
+        is('payment_return.undone_at', 'is not', null),
       ]),
     )
     .limit(pageRows)
@@ -265,10 +292,7 @@ async function comparePromotions(db: Kysely<Database>, report: Report): Promise<
     }
 }
 
-/**
- * A receipt matches its payment's movement, a correction its return, and the numbers of a year have no gap. A payment without a receipt is
- * not a difference, because its receipt follows a moment later.
- */
+/** A receipt matches its payment's movement, a correction its return. A payment without a receipt is not a difference: it follows a moment later. */
 async function compareReceipts(db: Kysely<Database>, report: Report): Promise<void> {
   const wrong = await db
     .selectFrom('receipt')
@@ -283,8 +307,8 @@ async function compareReceipts(db: Kysely<Database>, report: Report): Promise<vo
     .where(
       sql<boolean>`case when receipt.kind = 'receipt'
         then transfer.amount is null or transfer.kind <> 'topup' or transfer.amount <> receipt.total
-          or transfer.credit_account <> receipt.account_id
-        else payment_return.amount is null or payment_return.amount <> receipt.total
+          or transfer.credit_account <> receipt.account_id or receipt.provider is not null or receipt.return_id is not null
+        else receipt.transfer_id is not null or payment_return.amount is null or payment_return.amount <> receipt.total
           or payment_return.account_id <> receipt.account_id end`,
     )
     .limit(pageRows)
@@ -296,12 +320,4 @@ async function compareReceipts(db: Kysely<Database>, report: Report): Promise<vo
       expected: row.moved ?? row.returned ?? 'a payment or a return',
       found: row.total,
     });
-  const years = await db
-    .selectFrom('receipt')
-    .groupBy('year')
-    .select((of) => ['year', of.fn.max('sequence').as('last'), of.fn.countAll<bigint>().as('count')])
-    .execute();
-  for (const { year, last, count } of years)
-    if (BigInt(last) !== BigInt(count))
-      report({ accountId: null, what: `receipts of ${year}`, expected: BigInt(last), found: BigInt(count) });
 }

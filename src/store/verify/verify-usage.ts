@@ -10,7 +10,6 @@ import {
   dayOfAll,
   hourOfAll,
   latencyDaysBefore,
-  listOf,
   sumColumns,
   type Sums,
 } from '../reports/usage-expressions.ts';
@@ -44,7 +43,17 @@ export class OlderUsage {
       to.set(name, there === undefined ? one : addSums(there, one));
     };
     add(this.all, { ...sums, account_id, model_id, key_id });
-    for (const tag of listOf(tags) ?? []) add(this.labelled, { ...sums, account_id, model_id, key_id, tag });
+    for (const tag of labelsIn(tags) ?? []) add(this.labelled, { ...sums, account_id, model_id, key_id, tag });
+  }
+}
+
+/** undefined: they are not the labels of a request. */
+export function labelsIn(text: string | null): readonly string[] | undefined {
+  try {
+    const list: unknown = JSON.parse(text ?? '[]');
+    return Array.isArray(list) && list.every((one) => typeof one === 'string') ? list : undefined;
+  } catch {
+    return undefined;
   }
 }
 
@@ -55,12 +64,23 @@ export async function verifyRollUps(db: Db, options: RollUpOptions, report: Repo
     wrong.add(difference.accountId);
     report(difference);
   };
-  const hours = await compareHours(db, options, reportHour);
+  let hours = 0;
+  await whileReadable('usage_hour', report, async () => void (hours = await compareHours(db, options, reportHour)));
   if (options.keptSince > 0) await compareOlder(db, options, reportHour);
   await compareDays(db, wrong, report);
   await compareTiers(db, options, report);
-  await compareLatencies(db, options, report);
+  await whileReadable('usage_latency_day', report, () => compareLatencies(db, options, report));
   return hours;
+}
+
+/** A row whose JSON is broken ends one comparison, and no other. */
+async function whileReadable(what: string, report: Report, comparing: () => Promise<void>): Promise<void> {
+  try {
+    await comparing();
+  } catch (error) {
+    if (!(error instanceof SyntaxError)) throw error;
+    report({ accountId: null, what, expected: 'compared to its end', found: error.message });
+  }
 }
 
 /** Compares closed hours of both tables, a day at a time. */

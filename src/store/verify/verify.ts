@@ -1,13 +1,13 @@
 import type { Kysely } from 'kysely';
 import type { Database } from '../database.ts';
-import type { Ending } from '../ledger.ts';
+import { systemAccounts, type Ending, type TransferKind } from '../ledger.ts';
 import { inOneMoment } from '../one-moment.ts';
 import { leased } from '../repositories/accounts.ts';
 import { isInMonthsOf } from '../reports/usage-months.ts';
 import { verifyHeads } from './verify-heads.ts';
 import { verifyPayments } from './verify-payments.ts';
 import { retentionOf } from '../retention/retention.ts';
-import { OlderUsage, verifyRollUps } from './verify-usage.ts';
+import { labelsIn, OlderUsage, verifyRollUps } from './verify-usage.ts';
 import type { Difference } from './difference.ts';
 import { pagesByKey } from './pages.ts';
 import { BudgetTotals } from './verify-budgets.ts';
@@ -45,11 +45,11 @@ export function verifyLedger(db: Kysely<Database>, options: VerifyOptions): Prom
     const report = (difference: Difference): void => {
       if (differences.length < differencesMax) differences.push(difference);
     };
-    const transfers = await sumTransfers(moment);
+    const transfers = await sumTransfers(moment, report);
     const budgets = await BudgetTotals.read(moment);
     const { keptSince } = await retentionOf(moment);
     const usage = await sumUsage(moment, budgets, keptSince, report);
-    const prunedRequests = await addPruned(moment, budgets, usage);
+    const prunedRequests = await addPruned(moment, budgets, usage, report);
     for (const difference of budgets.differences()) report(difference);
     const accounts = await compareBalances(moment, transfers.net, usage.cost, report);
     if (!options.owned) await refuseOpenRequests(moment, report);
@@ -63,8 +63,21 @@ export function verifyLedger(db: Kysely<Database>, options: VerifyOptions): Prom
 
 type Report = (difference: Difference) => void;
 
+const kinds: Readonly<Record<TransferKind, true>> = {
+  topup: true,
+  grant: true,
+  refund: true,
+  adjust: true,
+  chargeback: true,
+  expiry: true,
+  usage_closed: true,
+};
+
 /** Credits less debits of every account. */
-async function sumTransfers(db: Kysely<Database>): Promise<{ net: Map<string, bigint>; count: number }> {
+async function sumTransfers(
+  db: Kysely<Database>,
+  report: Report,
+): Promise<{ net: Map<string, bigint>; count: number }> {
   const net = new Map<string, bigint>();
   let count = 0;
   const pages = pagesByKey({
@@ -72,7 +85,7 @@ async function sumTransfers(db: Kysely<Database>): Promise<{ net: Map<string, bi
     read: (after) =>
       db
         .selectFrom('transfer')
-        .select(['id', 'debit_account', 'credit_account', 'amount'])
+        .select(['id', 'debit_account', 'credit_account', 'amount', 'kind'])
         .where('id', '>', after)
         .orderBy('id'),
     keyOf: ({ id }) => Uint8Array.from(id),
@@ -81,6 +94,13 @@ async function sumTransfers(db: Kysely<Database>): Promise<{ net: Map<string, bi
     for (const row of rows) {
       add(net, row.debit_account, -row.amount);
       add(net, row.credit_account, row.amount);
+      if (!Object.hasOwn(kinds, row.kind))
+        report({
+          accountId: row.credit_account,
+          what: `transfer ${uuidText(row.id)}: kind`,
+          expected: Object.keys(kinds).join(', '),
+          found: row.kind,
+        });
     }
     count += rows.length;
   }
@@ -144,6 +164,7 @@ async function sumUsage(
       add(cost, row.account_id, row.cost);
       budgets.add(row);
       if (row.ended_at < BigInt(keptSince)) older.add({ ...row, requests: 1n });
+      refuseLabels(row, `usage ${uuidText(row.request_id)}`, report);
       if (!isInMonthsOf(Number(row.ended_at), timeOfUuid(row.request_id))) strays += 1;
       for (const { what, expected, found } of faultsOf(row)) {
         report({ accountId: row.account_id, what: `usage ${uuidText(row.request_id)}: ${what}`, expected, found });
@@ -159,6 +180,7 @@ async function addPruned(
   db: Kysely<Database>,
   budgets: BudgetTotals,
   { cost, older }: Pick<UsageTotals, 'cost' | 'older'>,
+  report: Report,
 ): Promise<number> {
   let count = 0n;
   const pages = pagesByKey({
@@ -171,9 +193,19 @@ async function addPruned(
       add(cost, row.account_id, row.cost);
       budgets.add({ ...row, started_at: row.day });
       older.add(row);
+      refuseLabels(row, `removed usage ${uuidText(row.id)}`, report);
       count += row.requests;
     }
   return Number(count);
+}
+
+function refuseLabels(
+  { account_id: accountId, tags }: { readonly account_id: string; readonly tags: string | null },
+  what: string,
+  report: Report,
+): void {
+  if (labelsIn(tags) === undefined)
+    report({ accountId, what: `${what}: tags`, expected: 'a list of texts', found: tags! });
 }
 
 interface UsageFigures {
@@ -251,6 +283,8 @@ function listCost(row: UsageFigures): bigint {
   return (millionths + 999_999n) / 1_000_000n;
 }
 
+const houses: ReadonlySet<string> = new Set(Object.values(systemAccounts));
+
 /** M4: credits − debits − usage = available + what is leased, for each account and in total. */
 async function compareBalances(
   db: Kysely<Database>,
@@ -279,6 +313,8 @@ async function compareBalances(
       total += balance;
       const expected = (net.get(id) ?? 0n) - (cost.get(id) ?? 0n);
       if (balance !== expected) report({ accountId: id, what: 'balance', expected, found: balance });
+      if ((kind === 0n) === houses.has(id))
+        report({ accountId: id, what: 'kind', expected: kind === 0n ? 'of the service' : '0', found: kind });
       if (kind === 0n && available < -credit_limit) {
         report({ accountId: id, what: 'balance', expected: `at least ${-credit_limit}`, found: available }); // I2
       }
