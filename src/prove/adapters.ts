@@ -115,11 +115,17 @@ function newApiHeaders({ key }: Administration): Json {
 
 async function setNewApiBudget(admin: Administration, key: string, microcents: bigint | null): Promise<bigint> {
   const token = await newApiToken(admin, key);
+  // A token without a limit does not count what it spends.
   const quota = microcents === null ? 1_000_000_000n : microcents / newApiUnit;
-  const change = { ...token, remain_quota: Number(quota), unlimited_quota: microcents === null };
-  const answer = await call(admin, 'PUT', '/api/token/', change, newApiHeaders(admin));
-  if (answer['success'] !== true) throw new Error(String(answer['message']));
+  await changeNewApiToken(admin, '', { ...token, remain_quota: Number(quota), unlimited_quota: false });
+  // A token that has spent its quota stays closed until it is opened.
+  await changeNewApiToken(admin, '?status_only=true', { id: token['id'], status: 1 });
   return quota * newApiUnit;
+}
+
+async function changeNewApiToken(admin: Administration, query: string, change: Json): Promise<void> {
+  const answer = await call(admin, 'PUT', `/api/token/${query}`, change, newApiHeaders(admin));
+  if (answer['success'] !== true) throw new Error(String(answer['message']));
 }
 
 const newApiUnit = 200n;
@@ -135,10 +141,10 @@ export const adapters = {
       await call(admin, 'PATCH', `/v1/keys/${String(id)}`, { requests_per_minute: requests });
     },
   },
-  // Spending is written in batches: proxy_batch_write_at, 10 seconds by default.
+  // Spending is written in batches: every proxy_batch_write_at, 10 seconds by default, and up to 5 more.
   litellm: {
     unitMicrocents: 1n,
-    settleMs: 30_000,
+    settleMs: 20_000,
     spent: async (admin, key) =>
       fromDollars(
         ((await call(admin, 'GET', `/key/info?key=${encodeURIComponent(key)}`))['info'] as Json | undefined)?.['spend'],
@@ -157,10 +163,8 @@ export const adapters = {
   'new-api': {
     unitMicrocents: newApiUnit,
     settleMs: 10_000,
-    spent: async (admin, key) => {
-      const { total_usage: cents } = await call({ ...admin, key }, 'GET', '/dashboard/billing/usage');
-      return fromDollars(Number(cents) / 100);
-    },
+    // Not GET /dashboard/billing/usage: it is refused to a token that has spent its quota.
+    spent: async (admin, key) => BigInt(Number((await newApiToken(admin, key))['used_quota'])) * newApiUnit,
     setBudget: setNewApiBudget,
   },
   bifrost: {

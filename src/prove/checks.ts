@@ -330,7 +330,7 @@ async function killed(scene: Scene, key: string, restart: () => Promise<void>): 
         truth,
         answer: await ask(scene.gateway, key, truth, { stream: worker % 2 === 0, timeoutMs: 10_000 }),
       });
-      if (all.at(-1)?.answer.status === 0) await delay(50);
+      if (all.at(-1)?.answer.status === 0) await delay(250);
     }
   });
   await delay(2_000);
@@ -352,7 +352,7 @@ async function killed(scene: Scene, key: string, restart: () => Promise<void>): 
       least: whole.reduce((sumOf, each) => sumOf + of(each), 0n),
       most: all.reduce((sumOf, each) => sumOf + of(each) * BigInt(each.truth.asked), 0n),
     },
-    requests: all.length,
+    requests: all.reduce((sumOf, { truth }) => sumOf + truth.asked, 0),
     faults: isBack ? [] : ['it did not answer again within a minute'],
     notes: [`${whole.length} clients got a whole answer, ${cut} a broken one`],
   };

@@ -75,13 +75,19 @@ export async function measure(
 
 const none = { lost: 0n, madeUp: 0n };
 
-/** Each charge may be rounded to the smallest amount of the gateway's ledger. */
+/** Each charge may be rounded to the smallest amount of the gateway's ledger, unless it is a multiple of it already. */
 function tolerant({ adapter }: Scene, { range, requests }: Happened): Range {
-  const rounding = adapter.unitMicrocents * BigInt(requests);
+  const { unitMicrocents: unit } = adapter;
+  // What is true is itself rounded to a microcent.
+  const isRound = unit > 1n && range.least % unit === 0n && range.most % unit === 0n;
+  const rounding = isRound ? 0n : unit * BigInt(requests);
   return { least: range.least - rounding, most: range.most + rounding };
 }
 
-/** What has been charged since, when it is right and stays so for a moment, or has had the time that the gateway takes. */
+/**
+ * What has been charged since: when it is right and stays so for a moment, else after the time that the gateway takes. Where more than
+ * one amount is right, all of that time passes, because a part of the charge is right too, and the rest would be the next row's.
+ */
 async function settled(
   scene: Scene,
   before: bigint,
@@ -89,11 +95,12 @@ async function settled(
   spent: () => Promise<bigint | null>,
 ): Promise<bigint> {
   const range = tolerant(scene, happened);
+  const isExact = happened.range.least === happened.range.most;
   const deadline = performance.now() + scene.settleMs;
   for (let last: bigint | undefined; ;) {
     const charged = ((await spent()) ?? 0n) - before;
     const { lost, madeUp } = compare(charged, range);
-    if (charged === last && lost === 0n && madeUp === 0n) return charged;
+    if (isExact && charged === last && lost === 0n && madeUp === 0n) return charged;
     if (performance.now() > deadline) return charged;
     last = charged;
     await delay(pollMs);
