@@ -333,7 +333,10 @@ async function killed(scene: Scene, key: string, restart: () => Promise<void>): 
       if (all.at(-1)?.answer.status === 0) await delay(250);
     }
   });
+  // Long enough that there is something to lose, on a slow machine too.
   await delay(2_000);
+  const answered = (): number => all.filter(({ answer }) => answer.isWhole).length;
+  for (let waited = 0; answered() < 24 && waited < 300; waited++) await delay(100);
   await restart();
   isOver = true;
   await load;

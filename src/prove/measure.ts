@@ -3,7 +3,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import type { Adapter, Administration } from './adapters.ts';
 import type { Answer, Gateway } from './ask.ts';
 import type { ScriptedUpstream } from './scripted-upstream.ts';
-import { compare, type Prices, type Range } from './truth.ts';
+import { compare, isWithin, type Prices, type Range } from './truth.ts';
 
 /** All that a check works with. */
 export interface Scene {
@@ -67,7 +67,8 @@ export async function measure(
   const happened = await run();
   const { range, faults = [], notes = [] } = happened;
   const charged = before === null ? null : await settled(scene, before, happened, spent);
-  const { lost, madeUp } = charged === null ? none : compare(charged, tolerant(scene, happened));
+  const isTolerated = charged === null || isWithin(charged, tolerant(scene, happened));
+  const { lost, madeUp } = isTolerated ? none : compare(charged, range);
   const isWrong = faults.length > 0 || lost > 0n || madeUp > 0n;
   const verdict = isWrong ? 'wrong' : happened.isNotOffered === true ? 'not offered' : 'right';
   return { check, what, verdict, charged, range, lost, madeUp, faults, notes };
@@ -99,8 +100,7 @@ async function settled(
   const deadline = performance.now() + scene.settleMs;
   for (let last: bigint | undefined; ;) {
     const charged = ((await spent()) ?? 0n) - before;
-    const { lost, madeUp } = compare(charged, range);
-    if (isExact && charged === last && lost === 0n && madeUp === 0n) return charged;
+    if (isExact && charged === last && isWithin(charged, range)) return charged;
     if (performance.now() > deadline) return charged;
     last = charged;
     await delay(pollMs);

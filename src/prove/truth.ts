@@ -34,6 +34,8 @@ export function estimated(prices: Prices, promptTokens: number, least: number, m
   };
 }
 
+export const isWithin = (charged: bigint, { least, most }: Range): boolean => charged >= least && charged <= most;
+
 /** What of a charge is missing, and what of it nobody has produced. */
 export function compare(charged: bigint, { least, most }: Range): { readonly lost: bigint; readonly madeUp: bigint } {
   return { lost: charged < least ? least - charged : 0n, madeUp: charged > most ? charged - most : 0n };
