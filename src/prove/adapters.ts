@@ -81,8 +81,9 @@ async function setTokenhouseBudget(admin: Administration, key: string, microcent
 }
 
 async function bifrostKey(admin: Administration, key: string): Promise<Json> {
-  const all = await call(admin, 'GET', '/api/governance/virtual-keys?from_memory=true');
-  const found = listIn(all, 'virtual_keys').find(({ value }) => value === key);
+  const { virtual_keys: all } = await call(admin, 'GET', '/api/governance/virtual-keys?from_memory=true');
+  // A list, or from memory an object of them.
+  const found = Object.values((all ?? {}) as Readonly<Record<string, Json>>).find(({ value }) => value === key);
   if (found === undefined) throw new Error('Bifrost has no such virtual key');
   return found;
 }
@@ -174,7 +175,9 @@ export const adapters = {
     setBudget: async (admin, key, microcents) => {
       const used = Number(bifrostUsage(await bifrostKey(admin, key)) ?? 0);
       const most = microcents === null ? 1_000_000 : used + toDollars(microcents);
-      await changeBifrostKey(admin, key, { budget: { max_limit: most, reset_duration: '1M' } });
+      const budget = { max_limit: most, reset_duration: '1M' };
+      // Newer versions have several; one with the duration of an old one keeps what is spent.
+      await changeBifrostKey(admin, key, { budget, budgets: [budget] });
       return microcents ?? 0n;
     },
     setRequestsPerMinute: async (admin, key, requests) => {
