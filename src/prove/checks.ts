@@ -33,6 +33,16 @@ function partRange(scene: Scene, truth: Truth, received: number): Range {
   return { least: received === 0 ? 0n : least, most: parts > 0 ? whole + most : whole };
 }
 
+/**
+ * The same where clients leave: a gateway may let go of its upstream with them, before it has read the usage of an answer that the
+ * upstream has written to its end, and then counts by itself.
+ */
+function leftRange(scene: Scene, truth: Truth, received: number): Range {
+  const { least, most } = partRange(scene, truth, received);
+  const counted = estimated(scene.prices, truth.plan.promptTokens, 0, truth.tokensSent).most;
+  return { least, most: truth.finished > 0 && counted > most ? counted : most };
+}
+
 async function askAll(
   scene: Scene,
   truths: readonly Truth[],
@@ -99,7 +109,7 @@ async function left(scene: Scene, asking: Asking): Promise<Happened> {
   const unread = truths.reduce((all, { tokensSent }, index) => all + tokensSent - (got[index]?.tokens ?? 0), 0);
   const written = truths.length * leavingTokens;
   return {
-    range: sum(truths.map((truth, index) => partRange(scene, truth, got[index]?.tokens ?? 0))),
+    range: sum(truths.map((truth, index) => leftRange(scene, truth, got[index]?.tokens ?? 0))),
     requests: truths.length,
     notes: unread * 2 > written ? [`the upstream wrote ${unread} tokens for clients that had left`] : [],
   };
