@@ -9,7 +9,7 @@ import {
   type ShownUsage,
 } from './forms.ts';
 import { dayMs, lateDays } from './leaves.ts';
-import { hex, rootOfPath, type PathStep } from './merkle.ts';
+import { hex, isPathIn, rootOfPath, type PathStep } from './merkle.ts';
 import type { Proof, SignedHead } from './prove-row.ts';
 import type { PublicKey } from './signing-keys.ts';
 
@@ -59,25 +59,33 @@ function problemOf(proof: Proof, { keys, heads }: Known): string | undefined {
     return `account_head or account_path was changed: they lead to ${dayRoot}, and day_head.root is ${day.root}`;
   if (!isSignedWith(publicKey, day, Buffer.from(day.signature, 'hex')))
     return `day_head or its signature was changed: it is not what the key ${key.id} has signed`;
+  if (!isPathIn(Number(account.requests), proof.request_path))
+    return `request_path is of no tree of ${account.requests} requests, as many as account_head has`;
   const age = Date.parse(day.date) + dayMs - Number(request['ended_at']);
   if (!(age > 0 && age <= (lateDays + 1) * dayMs))
     return 'request.ended_at is not of the day, nor of the week before it';
   if (keys !== undefined && !keys.some((one) => one.public_key === key.public_key))
     return `the key ${key.id} is not among the given keys`;
-  const given = heads?.find((head) => head.date === day.date);
-  if (heads !== undefined && given === undefined) return `the given heads have none of ${day.date}`;
-  if (given !== undefined && (given.root !== day.root || given.previous !== day.previous))
+  const given = heads?.filter((head) => head.date === day.date);
+  if (given?.length === 0) return `the given heads have none of ${day.date}`;
+  if (given?.some((head) => head.root !== day.root || head.previous !== day.previous) === true)
     return `day_head is not the given head of ${day.date}: two heads of one day were signed, or one is false`;
   return undefined;
 }
 
-class Unreadable extends Error {}
+/** The text is not what it should be. */
+export class Unreadable extends Error {}
+
+/** Columns of a request that are numbers; that they are what was signed is checked by their hashes. */
+const numbers: readonly string[] = ['started_at', 'ended_at', 'prompt_tokens', 'completion_tokens', 'cost'];
 
 const forms = {
   hash: /^[0-9a-f]{64}$/,
   signature: /^[0-9a-f]{128}$/,
   'key id': /^[0-9a-f]{16}$/,
-  number: /^-?(?:0|[1-9]\d*)$/,
+  // Milliseconds that are a date, and amounts, are below 10^19.
+  number: /^-?(?:0|[1-9]\d{0,18})$/,
+  time: /^-?(?:0|[1-9]\d{0,14})$/,
   date: /^\d{4}-\d\d-\d\d$/,
   text: /^/,
   step: /^[LR]:[0-9a-f]{64}$/,
@@ -127,7 +135,7 @@ function dayHeadIn(value: unknown, where: string): SignedHead {
     root: string('root', 'hash'),
     previous: orNull('previous', 'hash'),
     key_id: string('key_id', 'key id'),
-    signed_at: string('signed_at', 'number'),
+    signed_at: string('signed_at', 'time'),
     signature: string('signature', 'signature'),
   };
 }
@@ -142,7 +150,12 @@ function proofIn(value: unknown): Proof {
   if (string('object', 'text') !== 'receipt_proof') throw new Unreadable('object is not receipt_proof');
   const fields = value as Readonly<Record<string, unknown>>;
   const request = reader(fields['request'], 'request');
-  const shown = Object.fromEntries(shownColumns.map((column) => [column, request.orNull(column, 'text')]));
+  const shown = Object.fromEntries(
+    shownColumns.map((column) => [
+      column,
+      numbers.includes(column) ? request.string(column, 'number') : request.orNull(column, 'text'),
+    ]),
+  );
   return {
     object: 'receipt_proof',
     request: { ...shown, details: request.string('details', 'hash') } as ShownUsage,
@@ -154,11 +167,17 @@ function proofIn(value: unknown): Proof {
   };
 }
 
-/** Keys or heads as the API lists them (`GET /v1/heads`), or one of them. Throws an error that says what is wrong. */
+/** Keys or heads as the API lists them (`GET /v1/heads`), or one of them. Throws `Unreadable`, which says what is wrong. */
 export function publishedIn(text: string, what: 'keys' | 'heads'): readonly (PublicKey & SignedHead)[] {
-  const value = JSON.parse(text) as Readonly<Record<string, unknown>>;
-  const list = value[what === 'keys' ? 'keys' : 'data'] ?? [value];
-  if (!Array.isArray(list)) throw new Unreadable(`the file has no ${what}`);
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch {
+    throw new Unreadable('it is not JSON');
+  }
+  const listed = what === 'keys' ? 'keys' : 'data';
+  const list = (value as Readonly<Record<string, unknown>> | null)?.[listed] ?? [value];
+  if (!Array.isArray(list)) throw new Unreadable(`${listed} is not a list`);
   const read = what === 'keys' ? keyIn : dayHeadIn;
   return list.map((one) => read(one, what) as PublicKey & SignedHead);
 }

@@ -44,6 +44,17 @@ export function rootOfPath(leaf: Uint8Array, path: readonly PathStep[]): Uint8Ar
   }, leaf);
 }
 
+/** Whether a path has the sides that some leaf of a tree of this size has. */
+export function isPathIn(size: number, path: readonly PathStep[]): boolean {
+  let below = size;
+  for (const step of path.toReversed()) {
+    if (!(below > 1 && below <= 2 ** 31)) return false;
+    const left = splitOf(below);
+    below = step.startsWith('L:') ? below - left : left;
+  }
+  return below === 1;
+}
+
 /** The largest power of two below `size`. */
 const splitOf = (size: number): number => 2 ** (31 - Math.clz32(size - 1));
 
