@@ -136,6 +136,11 @@ test('what a batch may not be made of', async () => {
   });
   assert.equal(zdr.status, 400);
   assert.match(await zdr.text(), /keeps its requests and its results in files/);
+  for (const path of ['/batches', '/messages/batches']) {
+    const again = await client.send(path, { method: 'POST', headers: { 'idempotency-key': 'a' }, body: '{}' });
+    assert.equal(again.status, 400);
+    assert.match(await again.text(), /Batches take no Idempotency-Key/);
+  }
 });
 
 test('a cancelled batch stops within a second, delivers what ran, and charges nothing else', async () => {

@@ -118,8 +118,15 @@ async function answerOne(exchange: Exchange, routes: BatchRoutes, batch: BatchRo
   }
 }
 
-function checkCreation({ key, zdr }: Exchange): void {
+function checkCreation({ key, zdr, request }: Exchange): void {
   if (zdr) throw noRetention();
+  // A client that sends it again with its key must not pay for all lines twice, and believe that it has not.
+  if (request.headers['idempotency-key'] !== undefined)
+    throw new ApiError(
+      'unsupported_parameter',
+      'Batches take no Idempotency-Key: each request makes one. If an answer is lost, list the batches before you send it again.',
+      { param: 'Idempotency-Key' },
+    );
   // Specification §5.5, as for its file: the results are files.
   if (key.userId === null)
     throw new ApiError('files_require_user_key', 'This key does not belong to a user, so it cannot make batches.');

@@ -131,9 +131,10 @@ function headerOf(name: string): number {
 
 /**
  * Headers that affect a request. A repeated `Service-ZDR` has its own error (specification §4.2.6), but under a name like
- * `Service_ZDR` it would be ignored while the client believes that it is honoured.
+ * `Service_ZDR` it would be ignored while the client believes that it is honoured; under `Idempotency_Key` a second charge would be.
  */
-const decisive: ReadonlySet<string> = new Set([...watched.keys(), 'service-zdr', 'service-request-tag']);
+const ours = ['service-zdr', 'service-request-tag', 'idempotency-key'];
+const decisive: ReadonlySet<string> = new Set([...watched.keys(), ...ours]);
 
 /** Visible ASCII, blanks and tabs; the parser has refused other control characters. */
 function isAscii(value: string): boolean {

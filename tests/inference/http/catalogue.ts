@@ -147,6 +147,7 @@ const headers: readonly Row[] = [
   ['SERVICE~ZDR', get('SERVICE~ZDR: required'), bad],
   ['Service_Request_Tag', get('Service_Request_Tag: a'), bad],
   ['X_API_KEY', get('X_API_KEY: a'), bad],
+  ['Idempotency_Key', get('Idempotency_Key: a'), bad],
   ['Authorization with a dot after it, which is another header', get('Authorization.: a'), ok],
   ['a hundred headers', get(...Array.from({ length: 99 }, (_, i) => `X-${i}: a`)), ok],
   ['a hundred and one', get(...Array.from({ length: 100 }, (_, i) => `X-${i}: a`)), tooLarge],
