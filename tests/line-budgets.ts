@@ -5,7 +5,7 @@
  */
 export const lineBudgets: Readonly<Record<string, number>> = {
   src: 5,
-  'src/account-api': 12739,
+  'src/account-api': 12740,
   'src/accounts': 4814,
   'src/app': 5827,
   'src/billing': 7032,

@@ -125,7 +125,8 @@ function dayOf(date: string): number {
 }
 
 const reasons = {
-  never: 'It was not signed: it is from before the first signed day, or its account is erased.',
+  never:
+    'It was not signed: it is from before the first signed day, was recorded more than a week after its day was signed, or its account is erased.',
   changed: 'Its row is not as it was signed. The operator finds what differs with: tokenhouse ledger verify',
 } as const;
 
