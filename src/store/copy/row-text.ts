@@ -45,7 +45,8 @@ export function textOfColumns(
   columns: readonly string[],
   dialect: SchemaDialect,
 ): RawBuilder<string> {
-  return sql.raw(columns.map((name) => textOfColumn(table, name, dialect)).join(` || ',' || `));
+  // Nothing in it is null. `||` copies what it has so far for each column.
+  return sql.raw(`concat_ws(',', ${columns.map((name) => textOfColumn(table, name, dialect)).join(', ')})`);
 }
 
 function textOfColumn(table: TableName, name: string, dialect: SchemaDialect): string {
