@@ -48,10 +48,9 @@ export function receiptOf(
     cachedTokens,
     completionTokens,
     reasoningTokens,
-    // The hold sets these three.
-    costMicrocents: 0n,
-    unchargedMicrocents: 0n,
-    holdMicrocents: 0n,
+    costMicrocents: unpriced,
+    unchargedMicrocents: unpriced,
+    holdMicrocents: unpriced,
     ending,
     finish: ending === 'finished' || ending === 'credit' ? meter.finishReason : null,
     errorCode,
@@ -82,6 +81,9 @@ export function receiptOf(
     priceMultiple: order.priceMultiple,
   };
 }
+
+/** The hold sets these amounts. */
+const unpriced = 0n;
 
 /** The whole wait, and who was in front when it began. */
 function queuedOf(waits: readonly Wait[]): UsageQueued {

@@ -31,14 +31,14 @@ export interface ByteBudget {
 interface ImageCall {
   readonly lease: Pick<Lease, 'runtimeConfig' | 'poolOf'>;
   readonly memory: ByteBudget;
+  /** Time spent waiting for servers. */
+  engineMs: number;
 }
 
 export interface WithImages {
   readonly order: Order;
   /** Returns the same request for another model, with the images that were fetched. */
   into(order: Order): Order;
-  /** Milliseconds spent fetching. */
-  readonly fetchMs: number;
   /** Called once, when the order has ended: its images are no longer needed. */
   release(): void;
 }
@@ -54,9 +54,10 @@ export const hasImageUrls = ({ request: { prompt } }: Order): boolean =>
 export async function fetchImages(
   order: Order,
   fetcher: ImageFetcher,
-  { lease, memory }: ImageCall,
+  call: ImageCall,
   signal: StopSignal,
 ): Promise<WithImages> {
+  const { lease, memory } = call;
   const { prompt } = order.request;
   const settings = { ...lease.runtimeConfig.images, accountId: order.account.id };
   const urls = [...new Map(imageUrls(prompt).map((part) => [part.url, part])).values()];
@@ -95,7 +96,6 @@ export async function fetchImages(
     return {
       order: into(order),
       into,
-      fetchMs: performance.now() - begunMs,
       release: () => memory.give(heldBytes),
     };
   } catch (error) {
@@ -103,6 +103,7 @@ export async function fetchImages(
     if (signal.aborted && error === signal.reason) throw errorOfCancel(error as CancelReason, order.model.id);
     throw error;
   } finally {
+    call.engineMs += performance.now() - begunMs;
     clearTimeout(timer);
     signal.removeEventListener('abort', onAbort);
   }

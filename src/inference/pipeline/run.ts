@@ -116,11 +116,12 @@ export async function run(
         } catch (error) {
           if (signal.aborted || !mayFallBack(serving, error)) throw error;
           const fallen = fallenWith(serving, error);
-          const next = await nextOrder(fallen, hold, call, services, images);
           // Drops the attempts at the model that failed: a client that leaves from here on does not pay for them.
-          serving = new Serving(next ?? fallen.firstOrder, hold, deliver, call, services, apart?.line, fallen);
-          call.falls(serving.order);
+          serving = new Serving(fallen.firstOrder, hold, deliver, call, services, apart?.line, fallen);
+          const next = await nextOrder(fallen, hold, call, services, images);
+          call.falls(next ?? fallen.firstOrder);
           if (next === undefined) throw fallen.firstError;
+          serving = new Serving(next, hold, deliver, call, services, apart?.line, fallen);
         }
       }
       engineMs = performance.now() - askedMs;
@@ -135,8 +136,7 @@ export async function run(
       settling?.end();
       settled = receipt;
       learnLength(serving.order, receipt, serving.pool);
-      const last = deliver(closing);
-      if (last instanceof Promise) await last;
+      await deliver(closing);
     } catch (error) {
       engineMs ??= performance.now() - askedMs;
       if (signal.aborted) {
@@ -158,7 +158,7 @@ export async function run(
         settling?.end();
       }
       spent = spentBy(settled);
-      call.engineMs += (images?.fetchMs ?? 0) + (engineMs ?? serving.heardMs - askedMs);
+      call.engineMs += engineMs!;
       ended(settled, serving, call, services);
     }
   } finally {
@@ -204,8 +204,8 @@ class Serving implements Dispatched {
   readonly #gaps: ReturnType<RunServices['metrics']['chunkGaps']>;
   readonly #call: RunningCall;
   #before: Usage;
-  /** When the model last sent a batch; 0: not yet. */
-  heardMs = 0;
+  /** When the model last sent a batch. */
+  #heardMs: number | undefined;
   /** The client is connected. */
   isRead = true;
 
@@ -238,10 +238,10 @@ class Serving implements Dispatched {
    * streams, one promise per batch costs as much as everything else here.
    */
   take(batch: GenerationBatch): boolean | Promise<boolean> {
-    // One clock reading per batch (0.2 µs with the bucket), for the gap to the previous batch and for the engine's last sign of life.
+    // One clock reading per batch (0.2 µs with the bucket).
     const nowMs = performance.now();
-    if (this.heardMs > 0) this.#gaps.observe((nowMs - this.heardMs) / 1_000);
-    this.heardMs = nowMs;
+    if (this.#heardMs !== undefined) this.#gaps.observe((nowMs - this.#heardMs) / 1_000);
+    this.#heardMs = nowMs;
     const usage = this.meter.read(batch);
     this.check?.read(batch);
     const covered = this.#hold.cover(usage);

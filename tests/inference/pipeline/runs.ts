@@ -3,6 +3,7 @@ import { Catalog } from '../../../src/catalog/catalog.ts';
 import type { Receipt } from '../../../src/billing/hold.ts';
 import { scriptRule } from '../../../src/inference/engines/scripted/script-schema.ts';
 import type { ScriptSettings } from '../../../src/inference/engines/scripted/script-schema.ts';
+import type { Engine } from '../../../src/inference/engines/engine.ts';
 import { createScriptedEngine } from '../../../src/inference/engines/scripted/scripted-engine.ts';
 import { ImageFetcher } from '../../../src/inference/images/fetcher.ts';
 import { WholeLimits } from '../../../src/billing/rate-limits/whole-limits.ts';
@@ -18,6 +19,7 @@ import { PromptCounts } from '../../../src/inference/pipeline/count.ts';
 import { allow } from '../../../src/inference/pipeline/allow.ts';
 import type { ServeServices } from '../../../src/inference/pipeline/call.ts';
 import { placeOrder } from '../../../src/inference/pipeline/place-order.ts';
+import type { Model } from '../../../src/catalog/model.ts';
 import type { Prices } from '../../../src/catalog/pricing.ts';
 import type { Order } from '../../../src/inference/pipeline/order.ts';
 import { prices } from '../../billing/bills.ts';
@@ -30,72 +32,128 @@ import { chatRoute, textCapabilities } from './models.ts';
 const unused = () =>
   new Windows({ store: { load: () => Promise.resolve([]), add: () => Promise.resolve([]) }, now: Date.now });
 
-/** A backend that follows a script. */
-function backendFor(name: string, settings: ScriptSettings): Backend {
-  return {
-    label: 'scripted',
-    kind: 'scripted',
-    provider: 'scripted',
-    engine: createScriptedEngine({ name, contextLength: 4_096, scripts: [scriptRule(settings)] }),
-    queueMax: 0,
-    zdr: false,
-    enforces: [],
-    lacks: [],
-    ...idleLoad(),
-  };
+/** A backend of a test: what it plays, and what its engine does otherwise. */
+export interface PlayedBackend {
+  readonly label: string;
+  readonly script: ScriptSettings;
+  readonly engine?: Partial<Engine>;
 }
 
-/** What a run needs, with one backend for the model `demo` and one for those that serve in its place, which follow scripts. */
+/** Those of a model; the first that is free and has not failed the request gets it. */
+const backendsFor = (
+  model: string,
+  played: readonly PlayedBackend[],
+  asked: (script: ScriptSettings) => void,
+): readonly Backend[] =>
+  played.map(({ label, script, engine = {} }, index) => {
+    const own = createScriptedEngine({ name: model, contextLength, scripts: [scriptRule(script)] });
+    const generate = own.generate.bind(own);
+    return {
+      label,
+      kind: 'scripted',
+      provider: 'scripted',
+      rankWritten: index + 1,
+      engine: Object.assign(own, {
+        generate: ((...args) => {
+          asked(script);
+          return generate(...args);
+        }) satisfies Engine['generate'],
+        ...engine,
+      }),
+      queueMax: 0,
+      zdr: true,
+      enforces: [],
+      lacks: [],
+      ...idleLoad(),
+    };
+  });
+
+const contextLength = 4_096;
+
+const demo: Model = {
+  id: 'demo',
+  displayName: 'Demo',
+  description: undefined,
+  ownedBy: 'test',
+  contextLength,
+  maxOutputTokens: null,
+  prices,
+  sampling: 'honor',
+  defaults: { system: undefined, sampling: {} },
+  capabilities: textCapabilities,
+  zdrCapabilities: textCapabilities,
+  tier: undefined,
+  deprecationDate: undefined,
+};
+
+export interface ServicesOptions {
+  readonly plans?: readonly Plan[];
+  readonly others?: ScriptSettings;
+  /** Of the model `demo`, instead of one that follows the settings. */
+  readonly backends?: readonly PlayedBackend[];
+  readonly model?: Partial<Model>;
+  /** Bytes of the image at every address. */
+  readonly image?: Buffer;
+  /** Called when a backend is asked, with what it follows. */
+  readonly asked?: (script: ScriptSettings) => void;
+}
+
+/** What a run needs, with a model `demo` and one backend for those that serve in its place, which follow scripts. */
 export function servicesFor(
   settings: ScriptSettings,
   { billing }: Pick<Counter, 'billing'>,
-  { plans = [], others = settings }: { readonly plans?: readonly Plan[]; readonly others?: ScriptSettings } = {},
+  { plans = [], others = settings, backends, model, image, asked = () => {} }: ServicesOptions = {},
 ) {
-  const backend = backendFor('demo', settings);
-  const model = {
-    id: 'demo',
-    displayName: 'Demo',
-    description: undefined,
-    ownedBy: 'test',
-    contextLength: 4_096,
-    maxOutputTokens: null,
-    prices,
-    sampling: 'honor' as const,
-    defaults: { system: undefined, sampling: {} },
-    capabilities: textCapabilities,
-    zdrCapabilities: textCapabilities,
-    tier: undefined,
-    deprecationDate: undefined,
-  };
-  const pool = openBackendPool([backend], { waitMaxMs: 1_000 });
-  const otherPool = openBackendPool([backendFor('other', others)], { waitMaxMs: 1_000 });
+  const own = backendsFor('demo', backends ?? [{ label: 'demo', script: settings }], asked);
+  const pool = openBackendPool(own, { waitMaxMs: 1_000 });
+  const otherPool = openBackendPool(backendsFor('other', [{ label: 'other', script: others }], asked), {
+    waitMaxMs: 1_000,
+  });
   const ended: Receipt[] = [];
   const counts = new WholeLimits(unused());
+  const gaps: number[] = [];
+  const imageFetcher = new ImageFetcher();
+  if (image !== undefined)
+    imageFetcher.fetch = (_url, _settings, _at, count) => {
+      count(image.length);
+      return Promise.resolve(image);
+    };
   return {
     counts,
     ended,
-    backend,
+    backend: own[0]!,
+    pool,
+    /** Seconds between batches. */
+    gaps,
     lease: {
-      runtimeConfig: { catalog: new Catalog([model]), images: defaultFetchSettings },
+      runtimeConfig: { catalog: new Catalog([{ ...demo, ...model }]), images: defaultFetchSettings },
       poolOf: (id: string) => (id === 'demo' ? pool : otherPool),
     } as unknown as RunningCall['lease'],
     limits: new Limits({ counts, concurrencyPerAccountMax: 64, plans }),
     billing,
     prices: { of: () => prices },
-    imageFetcher: new ImageFetcher(),
-    metrics: { chunkGaps: () => ({ observe: () => {} }) },
+    imageFetcher,
+    metrics: { chunkGaps: () => ({ observe: (seconds: number) => void gaps.push(seconds) }) },
     newId: uuid,
     promptCounts: new PromptCounts(),
     traffic: { ended: () => {} },
   };
 }
 
-interface RequestOptions {
+export interface RequestOptions {
   readonly ended?: (receipt: Receipt) => void;
   readonly maxTokens?: number;
   readonly facts?: Partial<RunningCall>;
   /** Of the models that may serve in its place, in their order. */
   readonly otherPrices?: readonly Prices[];
+  /** Fields of its body. */
+  readonly body?: object;
+  /** What becomes of its order before it runs. */
+  readonly placed?: (order: Order) => Order;
+  /** Called with it before it runs. */
+  readonly begins?: (call: RunningCall) => void;
+  /** Called when another model is looked for. */
+  readonly looks?: () => void;
 }
 
 /** A request that begins when what is returned is called, as `http` runs it. `ended` is called with its receipt. */
@@ -103,7 +161,16 @@ export async function requestOf(
   services: ReturnType<typeof servicesFor>,
   accountId: string,
   signal: AbortSignal,
-  { ended = () => {}, maxTokens = 1_000, facts = {}, otherPrices = [] }: RequestOptions = {},
+  {
+    ended = () => {},
+    maxTokens = 1_000,
+    facts = {},
+    otherPrices = [],
+    body: fields = {},
+    placed = (order) => order,
+    begins = () => {},
+    looks = () => {},
+  }: RequestOptions = {},
 ): Promise<(deliver: TakeBatch) => Promise<void>> {
   const id = uuid();
   const call: RunningCall = {
@@ -135,11 +202,19 @@ export async function requestOf(
     },
     ...facts,
   };
-  const body = { model: 'demo', max_tokens: maxTokens, messages: [{ role: 'user', content: 'hi' }] };
+  const body = { model: 'demo', max_tokens: maxTokens, messages: [{ role: 'user', content: 'hi' }], ...fields };
   // No directory is needed: the caller is known.
   const deciding = services as unknown as ServeServices;
-  const order = await placeOrder(await allow(body, chatRoute.dialect, call, deciding), call, deciding);
+  const order = placed(await placeOrder(await allow(body, chatRoute.dialect, call, deciding), call, deciding));
   const next = otherPrices.map((prices) => ({ ...order, model: { ...order.model, id: 'other' }, prices })).values();
-  const fallbacks: Order['fallbacks'] = { next: () => Promise.resolve(next.next().value) };
+  const fallbacks: Order['fallbacks'] = {
+    next: async () => {
+      looks();
+      // As a count of its prompt would end.
+      signal.throwIfAborted();
+      return await Promise.resolve(next.next().value);
+    },
+  };
+  begins(call);
   return (deliver) => run(otherPrices.length === 0 ? order : { ...order, fallbacks }, call, services, deliver);
 }

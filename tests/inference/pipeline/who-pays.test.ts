@@ -6,124 +6,10 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
 import type { Receipt } from '../../../src/billing/hold.ts';
-import type { ScriptSettings } from '../../../src/inference/engines/scripted/script-schema.ts';
 import type { CancelReason } from '../../../src/inference/pipeline/cancellation.ts';
-import type { RunningCall } from '../../../src/inference/pipeline/run.ts';
-import type { Prices } from '../../../src/catalog/pricing.ts';
-import { ApiError } from '../../../src/platform/errors.ts';
-import { costOf, openCounter, type Counter } from '../../billing/bills.ts';
-import { modelSubject } from '../../../src/store/budget.ts';
+import { costOf, openCounter } from '../../billing/bills.ts';
 import type { Ending } from '../../../src/store/ledger.ts';
-import { balanceOf, customer, uuid } from '../../store/fixture.ts';
-import { requestOf, servicesFor } from './runs.ts';
-
-const keyId = 'key_000000000000';
-const credit = 1_000_000n;
-const promptTokens = 5;
-/** What the pipeline takes the prompt for until its length is known. */
-const likelyTokens = 37;
-const dayMs = 86_400_000;
-const begin = Date.now();
-const plan = { name: 'p', quota: { requests: 100, windowMs: dayMs } };
-
-/** What its model does, and when the request is cancelled, or its reader takes no more. */
-interface Course {
-  readonly script?: Partial<ScriptSettings>;
-  readonly cancel?: readonly [CancelReason, 'at once' | 'before the first token' | 'in the answer'];
-  readonly leaves?: boolean;
-  readonly credit?: bigint;
-  readonly maxTokens?: number;
-  readonly otherScript?: Partial<ScriptSettings>;
-  readonly otherPrices?: readonly Prices[];
-  /** Of its account. */
-  readonly hasBudgets?: boolean;
-  readonly facts?: Partial<RunningCall>;
-  readonly key?: Partial<RunningCall['key']>;
-}
-
-let accounts = 0;
-
-const budget = (per: 'month' | 'week' | 'day') => ({ amountMicrocents: credit, per });
-
-async function budgetsFor(accountId: string, { ledger }: Counter['store']) {
-  const own = { budget: budget('month'), modelBudgets: new Map([['demo', budget('week')]]) };
-  for (const [subject, of] of [
-    [accountId, own.budget],
-    [modelSubject(accountId, 'demo'), budget('week')],
-  ] as const) {
-    const change = { kind: 'account_budget', subject, budget: of, spentBeforeMicrocents: 0n } as const;
-    await ledger.setBudget({ ...change, at: begin, changeId: uuid() });
-  }
-  return own;
-}
-
-/** Plays a request of an account with a plan, and returns what there is of it in the end. */
-async function played(counter: Counter, { script = {}, cancel, leaves = false, ...course }: Course) {
-  const { store, billing } = counter;
-  const accountId = `acct_${++accounts}`;
-  const has = course.credit ?? credit;
-  await customer(store, accountId, has);
-  const settings: ScriptSettings = { say: [{ text: 'one two' }], prompt_tokens: promptTokens, ...script };
-  const services = servicesFor(settings, counter, {
-    plans: [plan],
-    others: { say: settings.say, prompt_tokens: promptTokens, ...course.otherScript },
-  });
-  const cancelled = new AbortController();
-  const stop = (at: 'at once' | 'before the first token' | 'in the answer'): void => {
-    if (cancel?.[1] === at) cancelled.abort(cancel[0]);
-  };
-  const rates = { tokensPerDay: 1_000_000, requestsPerDay: 100, centsPerDay: 100 };
-  const begins = await requestOf(services, accountId, cancelled.signal, {
-    ...(course.maxTokens === undefined ? {} : { maxTokens: course.maxTokens }),
-    otherPrices: course.otherPrices ?? [],
-    facts: {
-      account: { id: accountId, plan: 'p', ...(course.hasBudgets === true ? await budgetsFor(accountId, store) : {}) },
-      key: { id: keyId, accountId, userId: null, name: '', expiresAt: null, rates, ...course.key },
-      ...course.facts,
-    },
-  });
-  const used = (kind: 'tokens' | 'requests' | 'quota' | 'cost'): number =>
-    services.counts.used(
-      kind === 'quota'
-        ? { subject: accountId, kind, lengthMs: plan.quota.windowMs }
-        : { subject: keyId, kind, lengthMs: dayMs },
-    );
-  stop('at once');
-  // Its model is asked by then, and says nothing.
-  setTimeout(() => stop('before the first token'), 50);
-  let reported: unknown;
-  let isWhole = false;
-  let claimed: readonly number[] = [];
-  try {
-    await begins((batch) => {
-      claimed = [used('tokens'), used('cost')];
-      stop('in the answer');
-      isWhole = batch.at(-1)?.type === 'usage';
-      return !leaves;
-    });
-  } catch (error) {
-    reported = error;
-  }
-  assert.ok(reported === undefined || reported instanceof ApiError, String(reported));
-  const [receipt, ...others] = services.ended;
-  assert.ok(receipt !== undefined && others.length === 0);
-  const [row] = await store.repositories.listUsage({ accountId });
-  assert.deepEqual(
-    [row?.ending, row?.costMicrocents, row?.errorCode],
-    [receipt.ending, receipt.costMicrocents, receipt.errorCode],
-  );
-  assert.equal(await balanceOf(store, accountId), has - receipt.costMicrocents);
-  assert.deepEqual([services.limits.running, billing.openHolds, billing.heldMicrocents], [0, 0, 0n]);
-  assert.equal(used('cost'), Number(receipt.costMicrocents));
-  return {
-    receipt,
-    reported: reported?.code ?? null,
-    retryAfterSeconds: reported?.retryAfterSeconds,
-    isWhole,
-    used,
-    claimed,
-  };
-}
+import { begin, budget, likelyTokens, pickOf, played, promptTokens, type Course } from './played.ts';
 
 /** How each cancelled request is recorded, whether it is charged, and what its client is reported, if it is still there. */
 const cancellations: readonly (readonly [CancelReason, Ending, boolean, string, string | null])[] = [
@@ -216,9 +102,6 @@ test('requests that nobody cancels', async (t) => {
       assert.deepEqual([reported, rest.isWhole], [expected.errorCode ?? null, isWhole]);
     });
 });
-
-const pickOf = (receipt: Receipt, like: Partial<Receipt>): Partial<Receipt> =>
-  Object.fromEntries(Object.keys(like).map((column) => [column, receipt[column as keyof Receipt]]));
 
 const fails = { fault: { after_tokens: 1, type: 'error' as const } };
 /** Who pays, by the key: the plan, or the credit and these budgets. How many of the plan's and of the day's requests it was. */
