@@ -37,8 +37,11 @@ const judges = [
   ['src/accounts/users/cookies.ts', ['account-api/who-may']],
   ['src/inference/constraints/', ['inference/constraints/']],
   ['src/inference/pipeline/cancellation.ts', ['pipeline/who-pays']],
-  ['src/inference/pipeline/receipt.ts', ['pipeline/who-pays', 'rate-limits/given-back']],
-  ['src/inference/pipeline/run.ts', ['pipeline/who-pays', 'rate-limits/given-back']],
+  ['src/inference/pipeline/receipt.ts', ['pipeline/who-pays', 'pipeline/attempts', 'rate-limits/given-back']],
+  [
+    'src/inference/pipeline/run.ts',
+    ['pipeline/who-pays', 'pipeline/attempts', 'pipeline/before-the-hold', 'rate-limits/given-back'],
+  ],
   ['src/platform/dollars.ts', ['platform/dollars']],
 ];
 const nearest = 14;

@@ -33,7 +33,7 @@ type When =
 /** What its model does, and when the request is cancelled, or its reader takes no more. */
 export interface Course
   extends
-    Pick<ServicesOptions, 'backends' | 'model' | 'image'>,
+    Pick<ServicesOptions, 'backends' | 'model' | 'image' | 'sharesLimits'>,
     Pick<RequestOptions, 'facts' | 'maxTokens' | 'otherPrices' | 'body' | 'placed' | 'begins'> {
   readonly script?: Partial<ScriptSettings>;
   readonly cancel?: readonly [CancelReason, When];
@@ -69,7 +69,7 @@ async function play(counter: Counter, { script = {}, cancel, leaves = false, ...
   const { store, billing } = counter;
   const accountId = `acct_${++accounts}`;
   const has = course.credit ?? credit;
-  if (has > 0n) await customer(store, accountId, has);
+  await customer(store, accountId, has);
   const settings: ScriptSettings = { say: [{ text: 'one two' }], prompt_tokens: promptTokens, ...script };
   const services = servicesFor(settings, counter, {
     ...course,
@@ -117,9 +117,11 @@ async function play(counter: Counter, { script = {}, cancel, leaves = false, ...
     ) - (kind === 'tokens' ? tokensBefore : 0);
   let reported: unknown;
   let isWhole = false;
+  let batches = 0;
   let claimed: readonly number[] = [];
   try {
     await begins((batch) => {
+      batches++;
       claimed = [used('tokens'), used('cost')];
       stop('in the answer');
       isWhole = batch.at(-1)?.type === 'usage';
@@ -131,6 +133,11 @@ async function play(counter: Counter, { script = {}, cancel, leaves = false, ...
   assert.ok(reported === undefined || reported instanceof ApiError, String(reported));
   const [receipt, ...others] = services.ended;
   assert.equal(others.length, 0);
+  // Of each model, the times between its batches.
+  const elapsedS = (performance.now() - begunMs) / 1_000;
+  assert.ok(
+    services.gaps.every((seconds) => seconds >= 0) && services.gaps.reduce((sum, each) => sum + each, 0) <= elapsedS,
+  );
   const rows = await store.repositories.listUsage({ accountId });
   assert.deepEqual(rows.map(saidIn), services.ended.map(saidIn));
   const charged = receipt?.costMicrocents ?? 0n;
@@ -148,6 +155,7 @@ async function play(counter: Counter, { script = {}, cancel, leaves = false, ...
     extra: reported?.extra,
     retryAfterSeconds: reported?.retryAfterSeconds,
     isWhole,
+    batches,
     used,
     claimed,
   };

@@ -94,6 +94,8 @@ export interface ServicesOptions {
   readonly model?: Partial<Model>;
   /** Bytes of the image at every address. */
   readonly image?: Buffer;
+  /** Other processes are asked before a request is admitted. */
+  readonly sharesLimits?: boolean;
   /** Called when a backend is asked, with what it follows. */
   readonly asked?: (script: ScriptSettings) => void;
 }
@@ -102,7 +104,15 @@ export interface ServicesOptions {
 export function servicesFor(
   settings: ScriptSettings,
   { billing }: Pick<Counter, 'billing'>,
-  { plans = [], others = settings, backends, model, image, asked = () => {} }: ServicesOptions = {},
+  {
+    plans = [],
+    others = settings,
+    backends,
+    model,
+    image,
+    sharesLimits = false,
+    asked = () => {},
+  }: ServicesOptions = {},
 ) {
   const own = backendsFor('demo', backends ?? [{ label: 'demo', script: settings }], asked);
   const pool = openBackendPool(own, { waitMaxMs: 1_000 });
@@ -111,6 +121,10 @@ export function servicesFor(
   });
   const ended: Receipt[] = [];
   const counts = new WholeLimits(unused());
+  if (sharesLimits) {
+    const take = counts.take.bind(counts);
+    Object.assign(counts, { take: async (claims: Parameters<typeof take>[0]) => await Promise.resolve(take(claims)) });
+  }
   const gaps: number[] = [];
   const imageFetcher = new ImageFetcher();
   if (image !== undefined)

@@ -3,9 +3,11 @@
  * limits, and what its client is reported, in this process; whole services are in `tests/endings/`.
  */
 import assert from 'node:assert/strict';
+import fs from 'node:fs';
 import { test } from 'node:test';
 
 import type { Receipt } from '../../../src/billing/hold.ts';
+import { isCharged } from '../../../src/billing/endings.ts';
 import type { CancelReason } from '../../../src/inference/pipeline/cancellation.ts';
 import { costOf, openCounter } from '../../billing/bills.ts';
 import type { Ending } from '../../../src/store/ledger.ts';
@@ -40,6 +42,7 @@ test('cancelled requests', async (t) => {
         );
         assert.deepEqual([receipt.unchargedMicrocents, receipt.counted], [pays ? 0n : list, !isInAnswer]);
         assert.deepEqual([rest.reported, receipt.errorCode, isWhole], [reported, errorCode, false]);
+        assert.deepEqual(rest.extra, ['drain', 'deadline'].includes(reason) ? { model: 'demo' } : {});
         assert.equal(rest.retryAfterSeconds, reason === 'drain' || reason === 'lost' ? 1 : undefined);
         assert.deepEqual([used('tokens'), used('requests')], [pays ? prompt + completion : 0, 1]);
       });
@@ -50,6 +53,7 @@ type Outcome = Partial<Receipt> & { readonly ending: Ending };
 /** What happens, what is recorded of it, and whether the client gets a whole answer; the error it is reported is the recorded one. */
 const others: readonly (readonly [string, Course, Outcome, isWhole: boolean])[] = [
   ['finished', {}, { ending: 'finished', completionTokens: 2, finish: 'stop', errorCode: null, counted: false }, true],
+  ['an empty answer', { script: { say: [] } }, { ending: 'finished', completionTokens: 0, finish: 'stop' }, true],
   [
     'failed before the first token',
     { script: { fault: { after_tokens: 0, type: 'error', code: 'backend_overloaded' } } },
@@ -96,7 +100,7 @@ test('requests that nobody cancels', async (t) => {
       assert.deepEqual(pickOf(receipt, expected), expected);
       const pays = expected.ending !== 'failed';
       const { promptTokens: prompt, completionTokens: completion } = receipt;
-      assert.equal(prompt, completion === 0 ? 0 : promptTokens);
+      assert.equal(prompt, pays || completion > 0 ? promptTokens : 0);
       assert.equal(receipt.costMicrocents, pays ? costOf(prompt, completion) : 0n);
       assert.deepEqual([used('tokens'), used('requests')], [pays ? prompt + completion : 0, 1]);
       assert.deepEqual([reported, rest.isWhole], [expected.errorCode ?? null, isWhole]);
@@ -106,6 +110,7 @@ test('requests that nobody cancels', async (t) => {
 const fails = { fault: { after_tokens: 1, type: 'error' as const } };
 /** Who pays, by the key: the plan, or the credit and these budgets. How many of the plan's and of the day's requests it was. */
 const payers: readonly (readonly [string, Course, Partial<Receipt>, quota: number, requests: number])[] = [
+  ['credit, and limits that other processes share', { sharesLimits: true }, { plan: null }, 0, 1],
   ['credit', {}, { plan: null, keyBudget: null, accountBudget: null, memberBudget: null }, 0, 1],
   [
     'credit and the budgets of the account, for all models and for this one',
@@ -165,6 +170,29 @@ test('while a request runs, limits count its prompt and one step of its answer',
     const { claimed } = await played(counter, { maxTokens, key: { isPlanKey } });
     assert.deepEqual(claimed, [likelyTokens + completion, pays ? Number(costOf(likelyTokens, completion)) : 0]);
   }
+});
+
+test('each ending is charged, or not, as the documentation says', () => {
+  const text = fs.readFileSync('docs/money.md', 'utf8');
+  const [, table] = /^## The table of endings\n\n[^\n]*\n[^\n]*\n(.*?)\n\n/ms.exec(text)!;
+  const said = new Map<string, boolean>();
+  for (const row of table!.split('\n')) {
+    const [, , recorded, charge] = row.split('|').map((cell) => cell.trim());
+    for (const [, ending] of recorded!.matchAll(/`(\w+)`/g)) said.set(ending!, !charge!.startsWith('nothing'));
+  }
+  assert.equal(said.size, 11);
+  assert.deepEqual(
+    [...said.keys()].filter((ending) => isCharged(ending as Ending)),
+    [...said.keys()].filter((ending) => said.get(ending)),
+  );
+});
+
+test('the time between two batches is known of each but the first', async (t) => {
+  const counter = await openCounter(t);
+  const { services, batches } = await played(counter, { script: { repeat: 600 } });
+  // The finish is a batch of its own for the client, but not of the model.
+  assert.equal(services.gaps.length, batches - 2);
+  assert.ok(batches > 3);
 });
 
 const dear = { input: 3_000_000n, output: 9_000_000n, cacheRead: 1_000_000n };
