@@ -27,7 +27,7 @@ export function temporaryFolder(t: Pick<TestContext, 'after'>): string {
 
 /** Opens a store that must not die, and closes it after the test. */
 export async function openStore(
-  t: TestContext,
+  t: Pick<TestContext, 'after'>,
   file: string,
   options: Partial<SqliteStoreOptions> = {},
 ): Promise<SqliteStore> {
@@ -43,7 +43,7 @@ export async function openStore(
 }
 
 /** Closes a store after the test, and before its folder goes: a service stops when its file is deleted. */
-export function closeAfter(t: TestContext, store: Pick<SqliteStore, 'close'>): void {
+export function closeAfter(t: Pick<TestContext, 'after'>, store: Pick<SqliteStore, 'close'>): void {
   const stores = openStores.get(t) ?? new Set();
   openStores.set(t, stores.add(store));
   // Closing is idempotent; there may be no folder of the test's own.

@@ -6,6 +6,10 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
 import type { Receipt } from '../../../src/billing/hold.ts';
+import type { Engine } from '../../../src/inference/engines/engine.ts';
+import { scriptRule } from '../../../src/inference/engines/scripted/script-schema.ts';
+import { createScriptedEngine } from '../../../src/inference/engines/scripted/scripted-engine.ts';
+import { ApiError } from '../../../src/platform/errors.ts';
 import type { UsageAttempt } from '../../../src/store/schema/tables.ts';
 import type { Ending } from '../../../src/store/ledger.ts';
 import { costOf, openCounter, prices } from '../../billing/bills.ts';
@@ -36,6 +40,29 @@ const keptOf = (attempts: Receipt['attempts']): readonly Kept[] | undefined =>
     const more = Object.entries({ hedge, asked, model }).filter(([, value]) => value !== undefined);
     return more.length === 0 ? [backend as Label, failed] : [backend as Label, failed, Object.fromEntries(more)];
   });
+
+/** Of a backend that refuses the first request, or says nothing of the prompt before its text. */
+const inner = createScriptedEngine({ name: 'demo', contextLength: 4_096, scripts: [scriptRule(at('a').script)] });
+const refusesLength = (): Partial<Engine> => {
+  let isFirst = true;
+  return {
+    generate: async (...given) => {
+      if (!isFirst) return await inner.generate(...given);
+      isFirst = false;
+      throw new ApiError('context_length_exceeded', 'too long', { extra: { prompt_tokens: 4_000 } });
+    },
+  };
+};
+const beginsSilently: Partial<Engine> = {
+  generate: async (request, signal, take) => {
+    const usage = { promptTokens: 4, cachedTokens: 0, completionTokens: 0, reasoningTokens: 0 };
+    const goesOn = await take([
+      { type: 'start', promptTokens: 4 },
+      { type: 'usage', usage },
+    ]);
+    if (goesOn) await inner.generate(request, signal, take);
+  },
+};
 
 const byName: Pick<Course, 'model' | 'body'> = {
   model: { aliases: [{ name: 'best', isListed: false, answers: 'model' }] },
@@ -69,6 +96,25 @@ const rows: readonly (readonly [
     'failed',
     null,
     null,
+    undefined,
+  ],
+  [
+    'one backend that refuses the length, and is asked for a shorter answer',
+    { backends: [at('a', {}, { engine: refusesLength() })] },
+    'finished',
+    { at: 'a' },
+    'a',
+    [
+      ['a', 'context_length_exceeded'],
+      ['a', null],
+    ],
+  ],
+  [
+    'one backend whose first batch says nothing',
+    { backends: [at('a', {}, { engine: beginsSilently })] },
+    'finished',
+    { at: 'a' },
+    'a',
     undefined,
   ],
   ['two, and the first answers', { backends: [at('a'), at('b')] }, 'finished', { at: 'a' }, 'a', [['a', null]]],

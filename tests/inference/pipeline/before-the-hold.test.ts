@@ -36,6 +36,24 @@ const backendOf = (script: object, engine: Partial<Engine>): Course => ({
   backends: [{ label: 'a', script: { say: [{ text: 'one two' }], prompt_tokens: promptTokens, ...script }, engine }],
 });
 
+const address = 'https://images.test/a.png';
+const seen = (...urls: readonly string[]): Course => ({
+  image: pngOf(3, 2),
+  model: { capabilities: fullCapabilities },
+  body: {
+    messages: [
+      {
+        role: 'user',
+        content: [{ type: 'text', text: 'hi' }, ...urls.map((url) => ({ type: 'image_url', image_url: { url } }))],
+      },
+    ],
+  },
+});
+/** What an image may take before its size is known, and then. */
+const unknown = { likely: 20, most: 400 };
+const known = { likely: 60, most: 90 };
+const images: Pick<Engine, 'imageTokens'> = { imageTokens: (size) => (size === undefined ? unknown : known) };
+
 test('a prompt is counted once, and only where its bound is not paid or does not fit', async (t) => {
   const counter = await openCounter(t);
   const least = costOf(promptTokens, 100);
@@ -53,6 +71,14 @@ test('a prompt is counted once, and only where its bound is not paid or does not
       0,
       'insufficient_credits',
       null,
+    ],
+    [
+      'an image, which is added to the count',
+      { ...seen(address), maxTokens: 100, credit: costOf(5 + known.most, 100) },
+      5,
+      1,
+      null,
+      costOf(5 + known.most, 100),
     ],
     // It is counted already.
     [
@@ -74,7 +100,7 @@ test('a prompt is counted once, and only where its bound is not paid or does not
   ] as const satisfies readonly (readonly [string, Course, number | undefined, number, string | null, bigint | null])[])
     await t.test(name, async () => {
       const asked: number[] = [];
-      const all = { ...course, ...backendOf({}, counting(answer, asked)) };
+      const all = { ...course, ...backendOf({}, { ...images, ...counting(answer, asked) }) };
       if (held === null) assert.equal((await refused(counter, all)).reported, reported);
       else {
         const { receipt } = await played(counter, all);
@@ -88,6 +114,7 @@ test('who leaves before the model says anything pays for the prompt as it is cou
   const counter = await openCounter(t);
   for (const [name, course, answer, prompt] of [
     ['counted when it leaves', {}, 6, 6],
+    ['with an image', seen(address), 6, 6 + known.likely],
     ['nobody can count', {}, undefined, likelyTokens],
     ['counting fails', {}, 'fails', likelyTokens],
     ['counted before', counts, promptTokens, promptTokens],
@@ -95,31 +122,13 @@ test('who leaves before the model says anything pays for the prompt as it is cou
     await t.test(name, async () => {
       const { receipt } = await played(counter, {
         ...course,
-        ...backendOf(silent, counting(answer)),
+        ...backendOf(silent, { ...images, ...counting(answer) }),
         cancel: ['client-left', 'before the first token'],
       });
       assert.deepEqual([receipt.promptTokens, receipt.costMicrocents], [prompt, costOf(prompt, 0)]);
       assert.equal(receipt.counted, true);
     });
 });
-
-const address = 'https://images.test/a.png';
-const seen = (...urls: readonly string[]): Course => ({
-  image: pngOf(3, 2),
-  model: { capabilities: fullCapabilities },
-  body: {
-    messages: [
-      {
-        role: 'user',
-        content: [{ type: 'text', text: 'hi' }, ...urls.map((url) => ({ type: 'image_url', image_url: { url } }))],
-      },
-    ],
-  },
-});
-/** What an image may take before its size is known, and then. */
-const unknown = { likely: 20, most: 400 };
-const known = { likely: 60, most: 90 };
-const images: Pick<Engine, 'imageTokens'> = { imageTokens: (size) => (size === undefined ? unknown : known) };
 
 test('work before the hold: limits count what it found, and it is all given back', async (t) => {
   const counter = await openCounter(t);
@@ -151,6 +160,31 @@ test('work before the hold: limits count what it found, and it is all given back
         0,
       );
       assert.equal(bytes.length > 0, course.image !== undefined);
+    });
+});
+
+test('another model is counted for only where its bound is not paid, and left out where the count is not', async (t) => {
+  const counter = await openCounter(t);
+  const dear = { input: 10_000_000n, output: 70_000_000n, cacheRead: 1_000_000n };
+  const bound = costOf(boundTokens, 100, dear);
+  for (const [name, credit, answer, serves, times] of [
+    ['the bound is paid', bound, undefined, true, 0],
+    ['the bound is not paid, the count is', bound - 1n, 5, true, 1],
+    ['the count is not paid', costOf(5, 100, dear) - 1n, 5, false, 1],
+    ['nobody can count', bound - 1n, undefined, false, 1],
+    ['counting fails', bound - 1n, 'fails', false, 1],
+  ] as const)
+    await t.test(name, async () => {
+      const asked: number[] = [];
+      const { receipt } = await played(counter, {
+        ...backendOf(overloaded, {}),
+        otherEngine: counting(answer, asked),
+        otherPrices: [dear],
+        maxTokens: 100,
+        credit,
+      });
+      assert.deepEqual([receipt.modelId, asked.length], [serves ? 'other' : 'demo', times]);
+      assert.equal(receipt.costMicrocents, serves ? costOf(promptTokens, 2, dear) : 0n);
     });
 });
 

@@ -33,13 +33,15 @@ type When =
 /** What its model does, and when the request is cancelled, or its reader takes no more. */
 export interface Course
   extends
-    Pick<ServicesOptions, 'backends' | 'model' | 'image' | 'sharesLimits'>,
+    Pick<ServicesOptions, 'backends' | 'model' | 'image' | 'sharesLimits' | 'otherEngine'>,
     Pick<RequestOptions, 'facts' | 'maxTokens' | 'otherPrices' | 'body' | 'placed' | 'begins'> {
   readonly script?: Partial<ScriptSettings>;
   readonly cancel?: readonly [CancelReason, When];
   readonly leaves?: boolean;
   readonly credit?: bigint;
   readonly otherScript?: Partial<ScriptSettings>;
+  /** Called with each batch that its client gets. */
+  readonly delivered?: () => void;
   /** Of its account. */
   readonly hasBudgets?: boolean;
   readonly key?: Partial<RunningCall['key']>;
@@ -122,6 +124,7 @@ async function play(counter: Counter, { script = {}, cancel, leaves = false, ...
   try {
     await begins((batch) => {
       batches++;
+      course.delivered?.();
       claimed = [used('tokens'), used('cost')];
       stop('in the answer');
       isWhole = batch.at(-1)?.type === 'usage';

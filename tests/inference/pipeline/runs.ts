@@ -89,6 +89,7 @@ const demo: Model = {
 export interface ServicesOptions {
   readonly plans?: readonly Plan[];
   readonly others?: ScriptSettings;
+  readonly otherEngine?: Partial<Engine>;
   /** Of the model `demo`, instead of one that follows the settings. */
   readonly backends?: readonly PlayedBackend[];
   readonly model?: Partial<Model>;
@@ -107,6 +108,7 @@ export function servicesFor(
   {
     plans = [],
     others = settings,
+    otherEngine = {},
     backends,
     model,
     image,
@@ -116,9 +118,12 @@ export function servicesFor(
 ) {
   const own = backendsFor('demo', backends ?? [{ label: 'demo', script: settings }], asked);
   const pool = openBackendPool(own, { waitMaxMs: 1_000 });
-  const otherPool = openBackendPool(backendsFor('other', [{ label: 'other', script: others }], asked), {
-    waitMaxMs: 1_000,
-  });
+  const otherPool = openBackendPool(
+    backendsFor('other', [{ label: 'other', script: others, engine: otherEngine }], asked),
+    {
+      waitMaxMs: 1_000,
+    },
+  );
   const ended: Receipt[] = [];
   const counts = new WholeLimits(unused());
   if (sharesLimits) {

@@ -187,12 +187,17 @@ test('each ending is charged, or not, as the documentation says', () => {
   );
 });
 
-test('the time between two batches is known of each but the first', async (t) => {
+test('the time between two batches is known of each but the first, in seconds', async (t) => {
   const counter = await openCounter(t);
-  const { services, batches } = await played(counter, { script: { repeat: 600 } });
+  const now = performance.now.bind(performance);
+  let passedMs = 0;
+  t.mock.method(performance, 'now', () => now() + passedMs);
+  // With each batch that comes, a million seconds pass.
+  const { services, batches } = await played(counter, { script: { repeat: 600 }, delivered: () => (passedMs += 1e9) });
   // The finish is a batch of its own for the client, but not of the model.
   assert.equal(services.gaps.length, batches - 2);
   assert.ok(batches > 3);
+  for (const seconds of services.gaps) assert.ok(seconds >= 1e6 && seconds < 1e6 + 500, String(seconds));
 });
 
 const dear = { input: 3_000_000n, output: 9_000_000n, cacheRead: 1_000_000n };
