@@ -37,6 +37,7 @@ const judges = [
   ['src/accounts/users/cookies.ts', ['account-api/who-may']],
   ['src/inference/constraints/', ['inference/constraints/']],
   ['src/inference/pipeline/cancellation.ts', ['pipeline/who-pays']],
+  ['src/inference/pipeline/idempotency.ts', ['pipeline/idempotency']],
   ['src/inference/pipeline/receipt.ts', ['pipeline/who-pays', 'pipeline/attempts', 'rate-limits/given-back']],
   [
     'src/inference/pipeline/run.ts',

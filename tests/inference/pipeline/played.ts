@@ -87,7 +87,7 @@ async function play(counter: Counter, { script = {}, cancel, leaves = false, ...
   };
   const rates = { tokensPerDay: 1_000_000, requestsPerDay: 100, centsPerDay: 100 };
   const ofTokens = { subject: keyId, kind: 'tokens', lengthMs: dayMs } as const;
-  await services.counts.take([{ rule: { ...ofTokens, limit: rates.tokensPerDay }, amount: tokensBefore }]);
+  services.counts.take([{ rule: { ...ofTokens, limit: rates.tokensPerDay }, amount: tokensBefore }]);
   const calls: RunningCall[] = [];
   let isPrepared = false;
   const begunMs = performance.now();

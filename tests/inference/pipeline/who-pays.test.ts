@@ -178,7 +178,8 @@ test('each ending is charged, or not, as the documentation says', () => {
   const said = new Map<string, boolean>();
   for (const row of table!.split('\n')) {
     const [, , recorded, charge] = row.split('|').map((cell) => cell.trim());
-    for (const [, ending] of recorded!.matchAll(/`(\w+)`/g)) said.set(ending!, !charge!.startsWith('nothing'));
+    for (const [, ending] of recorded!.matchAll(/`(\w+)`/g))
+      said.set(ending!, said.get(ending!) === true || !charge!.startsWith('nothing'));
   }
   assert.equal(said.size, 11);
   assert.deepEqual(
