@@ -23,18 +23,18 @@ import { abortSignalOf } from '../../platform/stop-signal.ts';
 import type { StopSignal } from '../../platform/stop-signal.ts';
 
 /** How long a key refers to its request. */
-export const keptMs = 86_400_000;
+const keptMs = 86_400_000;
 /** A longer answer is not kept and cannot be joined. 65,536 tokens with 120 bytes each on the wire. */
-export const answerCharactersMax = 8_388_608;
+const answerCharactersMax = 8_388_608;
 /** Characters of all answers in progress, across all accounts: at most an eighth of the heap. */
 export const underWayCharactersMax = Math.min(134_217_728, Math.floor(heapLimitBytes() / 8));
 /** Bytes of kept requests per account; the oldest are evicted. */
-export const accountBytesMax = 134_217_728;
-export const bytesMax = 4_294_967_296;
+const accountBytesMax = 134_217_728;
+const bytesMax = 4_294_967_296;
 /** An account whose kept requests have grown by this much is tidied immediately. */
 const grownBytesMax = accountBytesMax / 2;
 /** How many requests may wait for the same answer in this process. */
-export const twinsMax = 256;
+const twinsMax = 256;
 /**
  * How long a generation continues without a reader: clients that lose their connection come back within eight seconds
  * (docs/decisions/008-idempotency.md).
