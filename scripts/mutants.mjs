@@ -7,6 +7,7 @@
 //   --minutes N    stops after that time (default 60)
 //   --slow N       leaves out test files that take more than N seconds (default 12)
 //   --at-once N    so many test files run beside each other (default: a processor less than there are)
+//   --no-program   the tests start no program, so it is not built
 //   --out FILE     the survivors, a line each
 //
 // What a thread or child of the program does is not mutated there, because tests start the program as it is built.
@@ -35,7 +36,45 @@ const judges = [
   ['src/account-api/cross-site.ts', ['account-api/who-may']],
   ['src/account-api/viewing.ts', ['account-api/who-may', 'account-api/viewing']],
   ['src/accounts/users/cookies.ts', ['account-api/who-may']],
-  ['src/inference/constraints/', ['inference/constraints/']],
+  ['src/inference/constraints/regex', ['constraints/regex', 'constraints/string-length']],
+  ['src/inference/constraints/ebnf', ['constraints/ebnf', 'constraints/grammar.']],
+  ['src/inference/constraints/acceptor.ts', ['constraints/acceptor']],
+  ['src/inference/constraints/program.ts', ['constraints/acceptor', 'constraints/schema-values']],
+  [
+    'src/inference/constraints/grammar.ts',
+    [
+      'constraints/grammar.',
+      'constraints/normal-form',
+      'constraints/ebnf',
+      'constraints/json-schema',
+      'constraints/grammar-sizes',
+    ],
+  ],
+  [
+    'src/inference/constraints/normal-form.ts',
+    ['constraints/normal-form', 'constraints/ebnf', 'constraints/grammar-sizes'],
+  ],
+  ['src/inference/constraints/numbers.ts', ['constraints/numbers', 'constraints/schema-values']],
+  [
+    'src/inference/constraints/json-text.ts',
+    ['constraints/json-text', 'constraints/json-schema', 'constraints/grammar-sizes'],
+  ],
+  [
+    'src/inference/constraints/string-length.ts',
+    ['constraints/string-length', 'constraints/json-schema', 'constraints/grammar-sizes'],
+  ],
+  [
+    'src/inference/constraints/automaton',
+    ['constraints/string-length', 'constraints/json-schema', 'constraints/grammar-sizes'],
+  ],
+  [
+    'src/inference/constraints/code-points.ts',
+    ['constraints/code-points', 'constraints/grammar.', 'constraints/json-text', 'constraints/regex-characters'],
+  ],
+  [
+    'src/inference/constraints/',
+    ['constraints/json-schema', 'constraints/counted', 'constraints/schema-values', 'constraints/grammar-sizes'],
+  ],
   ['src/inference/pipeline/cancellation.ts', ['pipeline/who-pays']],
   ['src/inference/pipeline/idempotency.ts', ['pipeline/idempotency']],
   ['src/inference/pipeline/receipt.ts', ['pipeline/who-pays', 'pipeline/attempts', 'rate-limits/given-back']],
@@ -54,6 +93,7 @@ const { values, positionals } = parseArgs({
     minutes: { type: 'string', default: '60' },
     slow: { type: 'string', default: '12' },
     'at-once': { type: 'string', default: String(Math.max(1, os.availableParallelism() - 1)) },
+    'no-program': { type: 'boolean', default: false },
     out: { type: 'string' },
   },
   allowPositionals: true,
@@ -71,7 +111,9 @@ const codes = new Map(
   }),
 );
 const tests = chosenTests();
-await buildProgram();
+/** A property says at once that it fails, instead of looking for the smallest case, and has the same cases for each mutant. */
+const properties = { endOnFailure: true, seed: Number(values.seed) };
+if (!values['no-program']) await buildProgram();
 const folder = fs.mkdtempSync(path.join(dist, 'run-'));
 try {
   fs.symlinkSync(dist, path.join(folder, 'program'), 'junction');
@@ -81,6 +123,9 @@ try {
       build.onLoad({ filter: /[\\/]src[\\/].*\.ts$/ }, ({ path: file }) =>
         codes.has(file) ? { contents: codes.get(file), loader: 'ts' } : undefined,
       );
+      build.onLoad({ filter: /[\\/]fast-check\.js$/ }, ({ path: file }) => ({
+        contents: `${fs.readFileSync(file, 'utf8')}configureGlobal(${JSON.stringify(properties)});`,
+      }));
     },
   };
   await buildFiles({ files: [...tests.keys(), stackTraces], folder, program: dist, plugins: [mutated] });
