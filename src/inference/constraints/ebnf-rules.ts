@@ -121,10 +121,11 @@ function collectFirsts(expression: Expression, nullable: ReadonlySet<string>, fo
 /** Refuses a rule that always leads back to itself, because an answer could never end. */
 function refuseEndless(grammar: Grammar, rules: ReadonlyMap<string, EbnfRule>, at: string, work: Work): void {
   const ends = new Set<string>();
+  // A rule mostly names later ones, so one pass from the last to the first finds nearly all.
+  const lastFirst = [...grammar.rules].toReversed();
   for (let size = -1; size !== ends.size;) {
     size = ends.size;
-    for (const [name, expression] of grammar.rules)
-      if (!ends.has(name) && canEnd(expression, ends, work)) ends.add(name);
+    for (const [name, expression] of lastFirst) if (!ends.has(name) && canEnd(expression, ends, work)) ends.add(name);
   }
   for (const name of grammar.rules.keys()) {
     if (!ends.has(name)) refuseAt('this rule never ends', rules.get(name) ?? { line: 1, column: 1 }, at);

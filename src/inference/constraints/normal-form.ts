@@ -222,9 +222,11 @@ export function nullableRules(
     const expression = grammar.rules.get(name);
     if (expression?.kind === 'alternatives' && expression.items.some(isEmptyText)) nullable.add(name);
   }
+  // A rule mostly names later ones, so one pass from the last to the first finds nearly all.
+  const lastFirst = [...grammar.rules].toReversed();
   for (let size = -1; size !== nullable.size;) {
     size = nullable.size;
-    for (const [name, expression] of grammar.rules) {
+    for (const [name, expression] of lastFirst) {
       if (!nullable.has(name) && !states.has(name) && isNullable(expression, nullable, work)) nullable.add(name);
     }
   }
