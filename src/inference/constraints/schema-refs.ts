@@ -133,15 +133,22 @@ class Inliner {
     this.#values += values;
     this.#depthMost = Math.max(this.#depthMost, position.depth);
     if (this.#values > inlinedValuesMax) {
-      this.#refuse(`the schema is larger than ${inlinedValuesMax} values with its $refs written out`, position);
+      this.#refuse(
+        `the schema is larger than ${inlinedValuesMax} values with its $refs written out`,
+        position,
+        this.#inlinedAny,
+      );
     }
     if (position.depth > inlinedDepthMax) {
-      this.#refuse(`the schema nests deeper than ${inlinedDepthMax} levels with its $refs written out`, position);
+      this.#refuse(
+        `the schema nests deeper than ${inlinedDepthMax} levels with its $refs written out`,
+        position,
+        this.#inlinedAny,
+      );
     }
   }
 
-  #refuse(problem: string, { place }: Position): never {
-    const isOfReferences = this.#inlinedAny || /\$\w*[rR]ef/.test(problem);
+  #refuse(problem: string, { place }: Position, isOfReferences = true): never {
     const code = isOfReferences ? 'json_schema_refs_unsupported' : 'unsupported_value';
     throw new ApiError(code, `'${this.#at}' at ${shortPlace(place)}: ${problem}.`, { param: this.#at });
   }
