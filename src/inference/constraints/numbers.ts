@@ -95,7 +95,6 @@ function naturals(min: bigint, max: bigint): Expression {
 
 /** Returns the numbers from `low` to `high`, which have the same number of digits. */
 function sameLength(low: string, high: string): Expression {
-  if (low === high) return literal(low);
   const [first, last] = [Number(low[0]), Number(high[0])];
   const rest = low.length - 1;
   if (rest === 0) return digit(first, last);

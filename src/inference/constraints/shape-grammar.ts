@@ -125,7 +125,6 @@ export class ShapeWriter {
     const { patterns, min, max } = branch;
     if (patterns.length === 0) {
       if (min === 0 && max === undefined) return json('json-string');
-      if (max !== undefined && min > max) return undefined;
       return sequence(literal('"'), this.#shared(repetition(json('json-char'), min, max)), literal('"'));
     }
     const key = [...patterns.map((pattern) => this.#numberOf(pattern)), min, max].join(' ');
@@ -217,8 +216,7 @@ export class ShapeWriter {
     const another = sequence(comma, item);
     if (follows) return repetition(another, min, max);
     const more = repetition(another, Math.max(min - 1, 0), max === undefined ? undefined : max - 1);
-    const all = sequence(item, more);
-    return min === 0 ? optional(all) : all;
+    return sequence(item, more);
   }
 
   /** Writes brackets around `inner`, without white space between them if there is nothing inside. */

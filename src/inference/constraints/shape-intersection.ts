@@ -33,7 +33,7 @@ function bothBranches(left: Branch, right: Branch, work: Work): Branch | undefin
     return isEmptyRange(range, whole) ? undefined : { type: 'number', implied, whole, range };
   }
   if (left.type === 'string' && right.type === 'string') {
-    const both = { ...bothStrings(left, right), implied };
+    const both = bothStrings(left, right, implied);
     return isEmptyString(both, work) ? undefined : both;
   }
   if (left.type === 'array' && right.type === 'array') return bothArrays(left, right, implied, work);
@@ -57,11 +57,11 @@ function bothBranches(left: Branch, right: Branch, work: Work): Branch | undefin
 const lesser = (left: number | undefined, right: number | undefined): number | undefined =>
   left === undefined ? right : right === undefined ? left : Math.min(left, right);
 
-function bothStrings(left: StringBranch, right: StringBranch): StringBranch {
+function bothStrings(left: StringBranch, right: StringBranch, implied: boolean): StringBranch {
   const more = right.patterns.filter((pattern) => !left.patterns.some((other) => sameExpression(pattern, other)));
   return {
     type: 'string',
-    implied: left.implied || right.implied,
+    implied,
     patterns: more.length === 0 ? left.patterns : [...left.patterns, ...more],
     min: Math.max(left.min, right.min),
     max: lesser(left.max, right.max),
@@ -70,8 +70,6 @@ function bothStrings(left: StringBranch, right: StringBranch): StringBranch {
 
 /** Combines a string's patterns into one automaton, without its lengths. */
 export function patternsAutomaton({ patterns }: StringBranch, work: Work): Automaton {
-  const [only] = patterns;
-  if (patterns.length === 1 && only !== undefined) return automatonOf(only, work);
   return work.once(patterns, () =>
     patterns.reduce((both, pattern) => combined(both, automatonOf(pattern, work), 'and', work), anyText),
   );
