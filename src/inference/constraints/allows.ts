@@ -5,7 +5,8 @@ import { Work } from './work.ts';
 
 /**
  * Whether a JSON value is valid under a schema, by the keywords that decoding enforces; `undefined`: the schema has others, or finding out takes
- * more than `stepsMax` steps, of a microsecond each. `steps`: the number that were taken.
+ * more than `stepsMax` steps, of a microsecond each. `steps`: the number that were taken. A value of a type that no part of a `oneOf` names is
+ * allowed, although it fits several.
  */
 export function schemaAllows(
   schema: unknown,

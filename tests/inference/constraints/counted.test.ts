@@ -34,6 +34,17 @@ const rows: readonly (readonly [
     ['{"a":true,"a":true}', '{"c":false,"a":true}', '{"d":null}'],
   ],
   [
+    'a name of 128 characters',
+    {
+      type: 'object',
+      minProperties: 2,
+      propertyNames: { enum: ['y'.repeat(128), 'x'] },
+      additionalProperties: boolean,
+    },
+    [`{"x":true,"${'y'.repeat(128)}":false}`],
+    ['{"x":true}', '{"x":true,"y":true}'],
+  ],
+  [
     'one member beside those that are declared',
     { type: 'object', properties: { a: boolean, b: boolean }, minProperties: 2, additionalProperties: boolean },
     ['{"a":true,"x":true}', '{"a":true,"b":true}', '{"b":true,"x":true,"y":true}'],
@@ -42,6 +53,26 @@ const rows: readonly (readonly [
 ];
 
 const refused: readonly (readonly [name: string, schema: unknown, place: string])[] = [
+  [
+    '257 names',
+    {
+      type: 'object',
+      minProperties: 2,
+      propertyNames: { enum: Array.from({ length: 257 }, (_, i) => `n${i}`) },
+      additionalProperties: boolean,
+    },
+    '#/minProperties',
+  ],
+  [
+    'a name of 129 characters',
+    {
+      type: 'object',
+      minProperties: 2,
+      propertyNames: { enum: ['y'.repeat(129), 'x'] },
+      additionalProperties: boolean,
+    },
+    '#/minProperties',
+  ],
   ['any names', { type: 'object', minProperties: 2, additionalProperties: boolean }, '#/minProperties'],
   [
     'names of a pattern',

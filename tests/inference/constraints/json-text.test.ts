@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { Acceptor } from '../../../src/inference/constraints/acceptor.ts';
-import { literal, rule, type Expression, type Grammar } from '../../../src/inference/constraints/grammar.ts';
+import { literal, rule, type Expression } from '../../../src/inference/constraints/grammar.ts';
 import {
   anyJsonGrammar,
   escaped,
@@ -10,16 +9,9 @@ import {
   withJsonRules,
   type JsonRule,
 } from '../../../src/inference/constraints/json-text.ts';
-import { compileProgram } from '../../../src/inference/constraints/program.ts';
+import { follower } from './follower.ts';
 
-function matcher(grammar: Grammar): (text: string) => boolean {
-  const program = compileProgram(grammar);
-  return (text) => {
-    const acceptor = new Acceptor(program);
-    return acceptor.push(text) === 'inside' && acceptor.isComplete;
-  };
-}
-const expressed = (expression: Expression) => matcher(withJsonRules(expression, new Map()));
+const expressed = (expression: Expression) => follower(withJsonRules(expression, new Map()));
 const named = (name: JsonRule) => expressed(rule(name));
 const zeros = (count: number): string => '0'.repeat(count);
 const parses = (text: string): boolean => {
@@ -210,7 +202,7 @@ describe('the text of JSON', () => {
   });
 
   it('json_object: an object, and nothing around it', () => {
-    const matches = matcher(jsonObjectGrammar());
+    const matches = follower(jsonObjectGrammar());
     assert.deepEqual(['{}', '{"a":[1]}', '[]', ' {}', '{} ', ''].map(matches), [
       true,
       true,
@@ -257,7 +249,7 @@ describe('the text of JSON', () => {
       ...['[,1]', '1.', '.5', 'e5', '1e', '+1', 'nul', '', ' ', '[1 2]', '{"a" 1}', '{1:2}', '[', '[1}'],
     ];
     const isNumberWithZeros = (text: string): boolean => /^0\d/.test(text);
-    const [value, object] = [matcher(anyJsonGrammar('value')), matcher(anyJsonGrammar('object'))];
+    const [value, object] = [follower(anyJsonGrammar('value')), follower(anyJsonGrammar('object'))];
     for (const text of texts) {
       // Zeros in front are for engines that write them.
       const isJson = parses(text) || isNumberWithZeros(text);

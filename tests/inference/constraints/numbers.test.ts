@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { Acceptor } from '../../../src/inference/constraints/acceptor.ts';
+import fc from 'fast-check';
 import type { Expression } from '../../../src/inference/constraints/grammar.ts';
+import { jsonSchemaGrammar } from '../../../src/inference/constraints/json-schema.ts';
 import {
   bothRanges,
   decimalNumbers,
@@ -10,17 +11,10 @@ import {
   wholeNumbers,
   type NumberRange,
 } from '../../../src/inference/constraints/numbers.ts';
-import { compileProgram } from '../../../src/inference/constraints/program.ts';
+import { expressionFollower, follower } from './follower.ts';
 
-/** Whether the expression matches a whole text. */
-function matcher(expression: Expression | undefined): (text: string) => boolean {
-  if (expression === undefined) return () => false;
-  const program = compileProgram({ root: 'root', rules: new Map([['root', expression]]) });
-  return (text) => {
-    const acceptor = new Acceptor(program);
-    return acceptor.push(text) === 'inside' && acceptor.isComplete;
-  };
-}
+const matcher = (expression: Expression | undefined): ((text: string) => boolean) =>
+  expression === undefined ? () => false : expressionFollower(expression);
 
 const range = (bounds: Partial<NumberRange>): NumberRange => ({
   min: undefined,
@@ -210,4 +204,34 @@ describe('numbers of a range', () => {
       for (const text of refused) assert.ok(!matches(text), text);
     });
   }
+
+  it('of a schema, at random', () => {
+    const value = fc.oneof(
+      fc.integer({ min: -2000, max: 2000 }),
+      fc.integer({ min: -200000, max: 200000 }).map((n) => n / 100),
+    );
+    fc.assert(
+      fc.property(
+        value,
+        value,
+        fc.boolean(),
+        fc.boolean(),
+        fc.array(value, { minLength: 10, maxLength: 20 }),
+        (a, b, low, high, samples) => {
+          const [min, max] = [Math.min(a, b), Math.max(a, b) + 1];
+          const schema = {
+            type: 'number',
+            [low ? 'exclusiveMinimum' : 'minimum']: min,
+            [high ? 'exclusiveMaximum' : 'maximum']: max,
+          };
+          const matches = follower(jsonSchemaGrammar(schema, 'schema'));
+          for (const sample of [...samples, min, max]) {
+            const isIn = (low ? sample > min : sample >= min) && (high ? sample < max : sample <= max);
+            assert.equal(matches(JSON.stringify(sample)), isIn, `${sample} in ${JSON.stringify(schema)}`);
+          }
+        },
+      ),
+      { numRuns: 100 },
+    );
+  });
 });

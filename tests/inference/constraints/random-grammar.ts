@@ -43,7 +43,7 @@ function expressions(names: readonly string[]): fc.Arbitrary<Expression> {
         .array(tie('any'), { minLength: 1, maxLength: 6 })
         .map((items): Expression => ({ kind: 'alternatives', items })),
       fc.tuple(tie('any'), fc.nat(2), fc.option(fc.nat(2), { nil: undefined })).map(([item, min, more]): Expression => {
-        return { kind: 'repetition', item, min, max: more === undefined ? undefined : min + more };
+        return { kind: 'repetition', item, min, max: more === undefined ? undefined : Math.max(min + more, 1) };
       }),
     ),
   })).any;

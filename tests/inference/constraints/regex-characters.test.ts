@@ -39,6 +39,13 @@ function setOf(pattern: string): CodePoints {
   return codePoints([[expression.text.codePointAt(0)!, expression.text.codePointAt(0)!]]);
 }
 
+/** By code point, whether it is in the set. */
+function marked(set: CodePoints): Uint8Array {
+  const isIn = new Uint8Array(0x110000);
+  for (const [first, last] of set) isIn.fill(1, first, last + 1);
+  return isIn;
+}
+
 const single = [
   ...[
     '\\d',
@@ -143,8 +150,8 @@ const single = [
 describe('a class or an escape', () => {
   for (const pattern of single) {
     it(`/${pattern}/ is the characters that it is in JavaScript`, () => {
-      const [regex, set] = [new RegExp(`^(?:${pattern})$`, 'u'), setOf(pattern)];
-      const wrong = points.filter((point) => holds(set, point) !== regex.test(String.fromCodePoint(point)));
+      const [regex, isIn] = [new RegExp(`^(?:${pattern})$`, 'u'), marked(setOf(pattern))];
+      const wrong = points.filter((point) => (isIn[point] === 1) !== regex.test(String.fromCodePoint(point)));
       assert.deepEqual(wrong.slice(0, 10), []);
     });
   }
@@ -179,8 +186,8 @@ describe('a class or an escape', () => {
       ['İ', 'İ'],
     ];
     for (const [pattern, expected] of rows) {
-      const set = setOf(`(?i)${pattern}`);
-      const found = points.filter((point) => holds(set, point)).map((point) => String.fromCodePoint(point));
+      const isIn = marked(setOf(`(?i)${pattern}`));
+      const found = points.filter((point) => isIn[point] === 1).map((point) => String.fromCodePoint(point));
       assert.deepEqual(found.sort(), [...expected].sort(), pattern);
     }
     const others = setOf('(?i)[^a]');
@@ -194,7 +201,7 @@ describe('a class or an escape', () => {
 
 describe('sets of characters', () => {
   const all = span(0, 12);
-  const sets: readonly CodePoints[] = Array.from({ length: 64 }, (_, bits) =>
+  const sets: readonly CodePoints[] = Array.from({ length: 32 }, (_, bits) =>
     codePoints(
       span(0, 5)
         .filter((bit) => (bits >> bit) & 1)

@@ -2,13 +2,12 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';
 import { Check } from 'typebox/schema';
-import { Acceptor } from '../../../src/inference/constraints/acceptor.ts';
 import { schemaAllows } from '../../../src/inference/constraints/allows.ts';
 import type { Grammar } from '../../../src/inference/constraints/grammar.ts';
 import { jsonSchemaGrammar } from '../../../src/inference/constraints/json-schema.ts';
-import { compileProgram } from '../../../src/inference/constraints/program.ts';
 import { ApiError } from '../../../src/platform/errors.ts';
 import { mulberry32 } from '../../support/random.ts';
+import { follower } from './follower.ts';
 import { randomTexts } from './random-text.ts';
 import { schemaArbitrary, spellings, values } from './schema-arbitrary.ts';
 
@@ -32,16 +31,13 @@ function written(schema: unknown): Grammar | 'nothing' | undefined {
   }
 }
 
-function accepts(program: Int32Array, text: string): boolean {
-  const acceptor = new Acceptor(program);
-  return acceptor.push(text) === 'inside' && acceptor.isComplete;
-}
-
 describe('an independent validator agrees', () => {
   it('about each value, with every schema', () => {
+    // A value of a type that no part of a oneOf names fits several of them, but none of it is written.
+    const schemas = schemaArbitrary(false, 'anyOf');
     let [tried, judged] = [0, 0];
     fc.assert(
-      fc.property(schemaArbitrary(false), fc.nat(), (schema, seed) => {
+      fc.property(schemas, fc.nat(), (schema, seed) => {
         tried++;
         for (const value of quarter(values, seed)) {
           const { allows } = schemaAllows(schema, value, 50_000);
@@ -50,7 +46,7 @@ describe('an independent validator agrees', () => {
         }
         judged++;
       }),
-      { numRuns: 300 },
+      { numRuns: 200 },
     );
     assert.ok(judged > tried * 0.7, `${judged} of ${tried} were judged`);
   });
@@ -63,13 +59,13 @@ describe('an independent validator agrees', () => {
         const grammar = written(schema);
         if (grammar === undefined) return;
         judged++;
-        const program = grammar === 'nothing' ? undefined : compileProgram(grammar);
+        const isText = grammar === 'nothing' ? () => false : follower(grammar);
         for (const value of quarter(values, seed)) {
-          const isWritten = program !== undefined && spellings(value).some((text) => accepts(program, text));
+          const isWritten = spellings(value).some(isText);
           assert.equal(isWritten, valid(schema, value), `${JSON.stringify(schema)} and ${JSON.stringify(value)}`);
         }
       }),
-      { numRuns: 300 },
+      { numRuns: 200 },
     );
     assert.ok(judged > tried * 0.5, `${judged} of ${tried} were judged`);
   });
@@ -88,7 +84,7 @@ describe('an independent validator agrees', () => {
           assert.ok(valid(schema, JSON.parse(text)), `${JSON.stringify(schema)} does not allow ${text}`);
         }
       }),
-      { numRuns: 300 },
+      { numRuns: 200 },
     );
     assert.ok(judged > tried * 0.5, `${judged} of ${tried} were judged`);
   });

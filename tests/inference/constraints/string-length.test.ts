@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { Acceptor } from '../../../src/inference/constraints/acceptor.ts';
 import { hasLength } from '../../../src/inference/constraints/automaton-rules.ts';
 import {
   accepts,
@@ -14,12 +13,12 @@ import {
   type Automaton,
 } from '../../../src/inference/constraints/automaton.ts';
 import { jsonSchemaGrammar } from '../../../src/inference/constraints/json-schema.ts';
-import { compileProgram } from '../../../src/inference/constraints/program.ts';
 import { regexForm } from '../../../src/inference/constraints/regex-form.ts';
 import { regexExpression } from '../../../src/inference/constraints/regex.ts';
 import { lengthsOf } from '../../../src/inference/constraints/string-length.ts';
 import { ApiError } from '../../../src/platform/errors.ts';
 import { Work } from '../../../src/inference/constraints/work.ts';
+import { follower } from './follower.ts';
 
 /** All texts of a and b up to 6 characters, and some others. */
 const texts = [
@@ -73,11 +72,8 @@ const isWithin = (text: string, [min, max]: readonly [number | undefined, number
 /** Whether a text is written under the schema; a schema that allows no value writes none. */
 function writes(schema: unknown): (value: unknown) => boolean {
   try {
-    const program = compileProgram(jsonSchemaGrammar(schema, 'schema'));
-    return (value) => {
-      const acceptor = new Acceptor(program);
-      return acceptor.push(JSON.stringify(value)) === 'inside' && acceptor.isComplete;
-    };
+    const isWritten = follower(jsonSchemaGrammar(schema, 'schema'));
+    return (value) => isWritten(JSON.stringify(value));
   } catch (error) {
     assert.ok(error instanceof ApiError && /allows no value/.test(error.message), String(error));
     return () => false;
