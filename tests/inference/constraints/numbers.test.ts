@@ -49,7 +49,7 @@ describe('numbers of a range', () => {
       const matches = matcher(wholeNumbers(bounds));
       for (const value of whole)
         assert.equal(matches(String(value)), isWithin(value, bounds), `${value} ${said(bounds)}`);
-      for (const text of ['', '-', '00', '-00', '01', '-01', '1.0', '+1', '1e1']) assert.ok(!matches(text), text);
+      for (const text of ['', '-', '-0', '00', '-00', '01', '-01', '1.0', '+1', '1e1']) assert.ok(!matches(text), text);
     }
   });
 
