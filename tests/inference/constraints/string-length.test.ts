@@ -206,13 +206,12 @@ describe('an automaton', () => {
       ['^(ab|a|c)$', 3, 2, ['a', 'ab', 'c']],
       ['^(ab|a|c)$', 2, 2, undefined],
       ['^(ab|a|c)$', 9, 1, undefined],
-      ['^[b-a]?$', 9, 9, undefined],
       ['^[a-d]?$', 5, 1, ['', 'a', 'b', 'c', 'd']],
       ['^a*$', 9, 9, undefined],
       ['^a{3}$', 1, 3, ['aaa']],
       ['^(b|a)[xy]$', 4, 2, ['ax', 'ay', 'bx', 'by']],
     ];
-    for (const [pattern, max, lengthMax, expected] of rows.filter(([each]) => each !== '^[b-a]?$'))
+    for (const [pattern, max, lengthMax, expected] of rows)
       assert.deepEqual(textsOf(automatonFor(pattern), { max, lengthMax }, work()), expected, pattern);
     assert.deepEqual(textsOf([], { max: 9, lengthMax: 9 }, work()), []);
   });
