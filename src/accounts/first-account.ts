@@ -8,14 +8,13 @@ export interface FirstAccount {
   readonly creditMicrocents: bigint;
 }
 
-/** Creates an account, its first credit and its first key on an empty database. undefined if there is already a key. */
+/** Creates an account, its first credit and its first key on an empty database. undefined if there is already an account. */
 export async function createFirstAccount(
   services: OperationServices,
   creditMicrocents: bigint,
 ): Promise<FirstAccount | undefined> {
   const [known] = await services.repositories.listAccounts({ limit: 1 });
-  // An earlier start that was killed midway left the account without a key: this one finishes it.
-  if (known !== undefined && (await services.repositories.listKeys({ limit: 1 })).length > 0) return undefined;
+  if (known !== undefined && !(await isIncomplete(services.repositories))) return undefined;
   const accountId = known?.id ?? (await newAccount(services));
   if (creditMicrocents > 0n) {
     const idempotencyKey = `first-credit:${accountId}`;
@@ -32,4 +31,11 @@ export async function createFirstAccount(
 
 async function newAccount(services: OperationServices): Promise<string> {
   return (await operate({ kind: 'create_account', name: 'first account' }, services)).accountId;
+}
+
+/** An earlier start that was killed midway left its account without a key. Accounts that an operator makes before are theirs alone. */
+async function isIncomplete(repositories: OperationServices['repositories']): Promise<boolean> {
+  if ((await repositories.listKeys({ limit: 1 })).length > 0) return false;
+  const [newest] = await repositories.listAudit({ actions: ['account.create'], limit: 1 });
+  return newest?.actor.kind === 'system';
 }
