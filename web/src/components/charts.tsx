@@ -243,7 +243,9 @@ function frameOf(
   const top = Math.max(0, ...tops);
   const y = scaleLinear([0, top === 0 ? 1 : top], [height - margin.bottom, margin.top]).nice(4);
   // Of nothing the axis says only that it is nothing.
-  const ticks = top === 0 ? [0] : y.ticks(4);
+  const figures = top === 0 ? [0] : y.ticks(4);
+  // Half a request is none: what is counted has whole figures at the axis.
+  const ticks = tops.every(Number.isInteger) ? figures.filter(Number.isInteger) : figures;
   const left = 14 + Math.ceil(characterWidth * Math.max(...ticks.map((tick) => format(tick).length)));
   const x = scaleBand<number>(rows, [left, Math.max(left + 1, width - margin.right)]).padding(0.2);
   return { width, height, left, ticks, x, y, stacked };
