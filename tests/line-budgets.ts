@@ -5,12 +5,12 @@
  */
 export const lineBudgets: Readonly<Record<string, number>> = {
   src: 5,
-  'src/account-api': 12739,
+  'src/account-api': 12741,
   'src/accounts': 4820,
   'src/app': 5827,
   'src/billing': 7032,
   'src/catalog': 722,
-  'src/cli': 11526,
+  'src/cli': 11529,
   'src/config': 5805,
   'src/generation': 657,
   'src/inference/batches': 1449,
@@ -31,7 +31,7 @@ export const lineBudgets: Readonly<Record<string, number>> = {
   'src/notifications': 591,
   'src/platform': 7518,
   'src/prove': 1231,
-  'src/store': 22318,
+  'src/store': 22312,
   'src/tax': 150,
 };
 

@@ -6,16 +6,16 @@ import type { Repositories } from '../store/repositories/repositories.ts';
 import type { UsageSum } from '../store/repositories/usage-totals.ts';
 import { wholeOf } from './wire.ts';
 
-export const revenueGroups = ['model', 'account', 'month'] as const;
+export const revenueGroups = ['model', 'account', 'tier', 'month'] as const;
 export type RevenueGroup = (typeof revenueGroups)[number];
 
 /** Months of a report by month, that of `from` the last. */
 const monthsShown = 12;
 
 export interface Revenue {
-  /** Id of the model or the account, or the month: `2027-06`. */
+  /** Id of the model or the account, the service tier, or the month: `2027-06`. */
   readonly group: string;
-  /** The name of the account; null for a model, a month and an account without one. */
+  /** The name of the account; null for other groups and an account without one. */
   readonly name: string | null;
   readonly requests: number;
   readonly prompt_tokens: number;

@@ -72,7 +72,7 @@ test('by model: the largest revenue first, the cost by what is configured, null 
   );
 });
 
-test('by account and by month the same requests add up to the same', async () => {
+test('by account, by tier and by month the same requests add up to the same', async () => {
   const { data } = await operator.get('/v1/admin/revenue?by=account');
   assert.deepEqual(
     data.map(({ group, name, revenue_microcents: revenue, cost_microcents: paid }: never) => [
@@ -85,6 +85,16 @@ test('by account and by month the same requests add up to the same', async () =>
       [other, 'Other', 2 * charged, 2 * cost],
       [service.accountId, 'first account', charged + 12_000, null],
     ],
+  );
+  const { data: tiers } = await operator.get('/v1/admin/revenue?by=tier');
+  assert.deepEqual(
+    tiers.map(({ group, requests, revenue_microcents: revenue, cost_microcents: paid }: never) => [
+      group,
+      requests,
+      revenue,
+      paid,
+    ]),
+    [['default', 4, 3 * charged + 12_000, null]],
   );
   const { data: months } = await operator.get('/v1/admin/revenue?by=month');
   const month = new Date().toISOString().slice(0, 7);
@@ -108,4 +118,14 @@ test('the export and the command say the same', async () => {
     data.map(({ object: _, ...row }: { object: string }) => row),
   );
   assert.match((await service.command('revenue')).stdout, /ours\s+–\s+3\s+300\s+120\s+60/);
+  for (const [by, group] of [
+    ['tier', 'default'],
+    ['ending', 'finished'],
+  ] as const) {
+    const rows = JSON.parse((await service.command('costs', '--by', by, '--json')).stdout) as Record<string, unknown>[];
+    assert.deepEqual(
+      rows.map((row) => [row[by], row['requests'], row['cost_microcents']]),
+      [[group, 4, 3 * charged + 12_000]],
+    );
+  }
 });

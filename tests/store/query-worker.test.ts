@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import type { NewKey } from '../../src/store/repositories/keys.ts';
-import type { UsageSum } from '../../src/store/repositories/usage-totals.ts';
+import type { SumGroup, UsageSum } from '../../src/store/repositories/usage-totals.ts';
 import { openConnection, openReadOnlyConnection } from '../../src/store/sqlite/connection.ts';
 import { migrationNames } from '../../src/store/migrations/migrate.ts';
 import { kyselyOn, openReadOnly } from '../../src/store/sqlite/dialect.ts';
@@ -224,6 +224,9 @@ test('sums come out the same from hours and from rows, for any span and grouping
         modelId: `model_${index % 3}`,
         keyId: `key_${index % 4}`,
         completionTokens: 0,
+        tags: [null, '["red"]', '["red","blue"]'][index % 5] ?? null,
+        ...(index % 7 === 0 ? {} : { tier: index % 2 === 0 ? 'flex' : 'default' }),
+        ending: index % 6 === 0 ? 'credit' : 'finished',
       }),
     );
   }
@@ -232,9 +235,9 @@ test('sums come out the same from hours and from rows, for any span and grouping
   const ask = fc.record({
     from: fc.integer({ min: start - hourMs, max: now + hourMs }),
     span: fc.integer({ min: 0, max: 62 * hourMs }),
-    by: fc.uniqueArray(fc.constantFrom('model' as const, 'key' as const, 'account' as const, 'day' as const), {
-      maxLength: 3,
-    }),
+    by: fc
+      .uniqueArray(fc.constantFrom<SumGroup>('model', 'key', 'account', 'day', 'tag', 'tier', 'ending'), { maxLength: 3 })
+      .filter((groups) => !groups.includes('tag') || !(groups.includes('tier') || groups.includes('ending'))),
     accountId: fc.constantFrom(undefined, 'acct_a'),
     modelId: fc.constantFrom(undefined, 'model_1'),
   });
@@ -383,18 +386,24 @@ test('transfers and accounts are listed', async (t) => {
   assert.deepEqual([isSystem!.isSystem, isSystem!.balanceMicrocents], [true, -3n]);
 });
 
-function sums(rows: readonly UsageRow[], by: readonly ('model' | 'key' | 'account' | 'day')[]): readonly UsageSum[] {
+function sums(rows: readonly UsageRow[], by: readonly SumGroup[]): readonly UsageSum[] {
   const groups = new Map<string, UsageRow[]>();
   const day = 24 * hourMs;
   for (const row of rows) {
-    const names = {
-      model: row.modelId,
-      key: row.keyId,
-      account: row.accountId,
-      day: String(row.endedAt - (row.endedAt % day)),
-    };
-    const group = JSON.stringify(by.map((one) => names[one]));
-    groups.set(group, [...(groups.get(group) ?? []), row]);
+    const tags = by.includes('tag') ? (JSON.parse(row.tags ?? '[]') as readonly string[]) : [''];
+    for (const tag of tags) {
+      const names = {
+        model: row.modelId,
+        key: row.keyId,
+        account: row.accountId,
+        day: String(row.endedAt - (row.endedAt % day)),
+        tag,
+        tier: row.tier ?? '',
+        ending: row.ending,
+      };
+      const group = JSON.stringify(by.map((one) => names[one]));
+      groups.set(group, [...(groups.get(group) ?? []), row]);
+    }
   }
   const add = (
     of: readonly UsageRow[],

@@ -14,7 +14,7 @@ import { creditSummary, listLedger } from '../../src/store/repositories/credit.t
 import { cursorOf, listGenerations } from '../../src/store/repositories/generations.ts';
 import { lastUseOfKeys } from '../../src/store/repositories/key-last-use.ts';
 import { findUsage, listUsage } from '../../src/store/repositories/usage-rows.ts';
-import { sumUsage, sumUsageByTag } from '../../src/store/repositories/usage-totals.ts';
+import { sumUsage } from '../../src/store/repositories/usage-totals.ts';
 import { removeUsage, type RemovalCursor } from '../../src/store/retention/removal.ts';
 import { keepUsageSince, planRetention } from '../../src/store/retention/retention.ts';
 import { rowsOn } from '../../src/store/schema/codec.ts';
@@ -216,6 +216,7 @@ function questionsOf(random: Random, count: number): readonly Question[] {
     const request = { of, subject, per: pick(budgetPeriods), at: someTime() };
     const whose = random() < 0.5 ? { accountId } : {};
     const groups = pick(['model', 'key', 'account', 'day', undefined] as const);
+    const apart = pick(['tag', 'tier', 'ending'] as const);
     questions.push(
       (db) => reportUsage(db, { ...filter, timeZone, bounds, by }),
       (db) => reportRefunds(db, { ...filter, timeZone, bounds, by }),
@@ -228,7 +229,7 @@ function questionsOf(random: Random, count: number): readonly Question[] {
           ...(groups === undefined ? {} : { by: [groups] }),
           ...whose,
         }),
-      (db) => sumUsageByTag(db, { from, to, accountId }),
+      (db) => sumUsage(db, { from, to, accountId, by: [apart] }),
     );
   }
   return questions;

@@ -24,8 +24,10 @@ const query = Type.Object({
 
 const revenueSchema = Type.Object({
   object: Type.Literal('revenue'),
-  group: Type.String({ description: 'Id of the model or the account, or the month.' }),
-  name: nullable(Type.String({ description: 'Of the account; null of a model, of a month, and where it has none.' })),
+  group: Type.String({
+    description: 'Id of the model or the account, the service tier (empty where it is not known), or the month.',
+  }),
+  name: nullable(Type.String({ description: 'Of the account; null of other groups, and where it has none.' })),
   requests: count,
   prompt_tokens: count,
   cached_tokens: count,

@@ -4,7 +4,7 @@ import type { Context } from '../context.ts';
 import { calendarMonth, refused, wholeNumber } from '../option.ts';
 import { table, timeText } from '../output.ts';
 import type { Line } from '../output.ts';
-import type { UsageSum } from '../../store/repositories/usage-totals.ts';
+import type { SumGroup, UsageSum } from '../../store/repositories/usage-totals.ts';
 import { dollars } from '../../platform/dollars.ts';
 
 /** In the form of GET /v1/admin/audit. */
@@ -128,8 +128,11 @@ interface ErrorsOptions {
   readonly days: number;
 }
 
+/** A tier from before there were tiers is empty: not known. */
+const costGroups = ['model', 'key', 'account', 'day', 'tag', 'tier', 'ending'] as const satisfies readonly SumGroup[];
+
 interface CostsOptions {
-  readonly by: 'model' | 'key' | 'account' | 'day' | 'month' | 'tag';
+  readonly by: SumGroup | 'month';
   readonly account?: string;
   readonly days: number;
   /** From and to in milliseconds, from the option's reader. */
@@ -215,6 +218,7 @@ export const usageCommands: readonly CommandRow[] = [
       option('--by <what>', 'group by; month: the twelve months up to it', undefined, 'model').choices([
         'model',
         'account',
+        'tier',
         'month',
       ]),
       option('--month <month>', 'a calendar month in UTC, for example 2027-06; this month by default', calendarMonth),
@@ -229,7 +233,7 @@ export const usageCommands: readonly CommandRow[] = [
       return await revenueOf(repositories, config.models, { ...(month ?? monthOf(now)), by });
     },
     columns: {
-      group: ({ group }) => group,
+      group: ({ group }) => group || null,
       name: ({ name }) => name,
       requests: ({ requests }) => requests,
       prompt: ({ prompt_tokens: tokens }) => tokens,
@@ -279,7 +283,7 @@ export const usageCommands: readonly CommandRow[] = [
     name: 'costs',
     about: 'sum the usage and cost of requests',
     takes: [
-      option('--by <what>', 'group by', undefined, 'model').choices(['model', 'key', 'account', 'day', 'month', 'tag']),
+      option('--by <what>', 'group by', undefined, 'model').choices([...costGroups, 'month']),
       onlyAccount,
       option('--days <number>', 'how many days back', wholeNumber(1, 3660), 30),
       option('--month <month>', 'a calendar month in UTC instead, for example 2027-06', calendarMonth).conflicts(
@@ -293,12 +297,11 @@ export const usageCommands: readonly CommandRow[] = [
         // Full hours: for old requests only hourly sums are kept.
         const from = Math.floor((to - days * dayMs) / hourMs) * hourMs;
         const span = { ...(month ?? { from, to }), ...(account === undefined ? {} : { accountId: account }) };
-        if (by === 'tag') return await repositories.sumUsageByTag(span);
         if (by === 'month') return byMonth(await repositories.sumUsage({ ...span, by: ['day'] }));
         return await repositories.sumUsage({ ...span, by: [by] });
       });
       const rows = sums.map((sum) => ({
-        [by]: by === 'day' ? dayOf(sum) : sum.groups[0],
+        [by]: by === 'day' ? dayOf(sum) : sum.groups[0] || null,
         requests: sum.requests,
         prompt_tokens: sum.promptTokens,
         cached_tokens: sum.cachedTokens,
@@ -312,7 +315,7 @@ export const usageCommands: readonly CommandRow[] = [
         table(
           [by, 'requests', 'prompt', 'cached', 'output', 'cost'],
           rows.map((row) => [
-            row[by] as string,
+            row[by] as string | null,
             row.requests,
             row.prompt_tokens,
             row.cached_tokens,
@@ -336,7 +339,7 @@ interface HistoryOptions {
 
 /** What is left of what was charged, in the form of GET /v1/admin/revenue. */
 interface RevenueOptions {
-  readonly by: 'model' | 'account' | 'month';
+  readonly by: 'model' | 'account' | 'tier' | 'month';
   readonly month?: { readonly from: number; readonly to: number };
 }
 

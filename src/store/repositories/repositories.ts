@@ -247,7 +247,6 @@ const storedOperations = {
   spentBesideBudget: budgets.spentBesideBudget,
   findChange: changes.findChange,
   sumUsage: usageTotals.sumUsage,
-  sumUsageByTag: usageTotals.sumUsageByTag,
   reportLatency: latency.reportLatency,
   recomputeUsageHours: rollUps.recomputeUsageHours,
   recomputeUsageDays: (db: Kysely<Database>, _request: object) => rollUps.recomputeUsageDays(db),

@@ -2,7 +2,7 @@
 import { sql, type Kysely, type RawBuilder } from 'kysely';
 import type { Database } from '../database.ts';
 import { hourMs } from '../../platform/calendar/time-zone.ts';
-import { closedBefore, hourOfAll, listOf, sumsOf, type TokenColumn } from '../reports/usage-expressions.ts';
+import { closedBefore, hourOfAll, listOf, sumsOf, tierOfRow, type TokenColumn } from '../reports/usage-expressions.ts';
 import { inMonthsOf } from '../reports/usage-months.ts';
 import { inOneMoment } from '../one-moment.ts';
 import { keptSinceOf, refuseRemoved } from '../retention/retention.ts';
@@ -10,9 +10,15 @@ import type { UsageFilter } from './usage-rows.ts';
 
 type Db = Kysely<Database>;
 
+/**
+ * What usage is grouped by. Labels, and tiers and endings, have hourly sums of their own, so neither goes with the other. A tier is empty
+ * where it is not known.
+ */
+export type SumGroup = 'model' | 'key' | 'account' | 'day' | 'tag' | 'tier' | 'ending';
+
 /** Sums of usage. */
 export interface UsageSum {
-  /** What was asked for, in that order: models, keys, accounts, starts of UTC days. Empty for a single total. */
+  /** What was asked for, in that order; a day is the time when it starts in UTC. Empty for a single total. */
   readonly groups: readonly string[];
   readonly requests: number;
   readonly promptTokens: number;
@@ -24,47 +30,38 @@ export interface UsageSum {
 }
 
 /**
- * Sums usage between two times. Closed whole hours come from usage_hour, the ends and the open hours from usage itself: 2 ms instead of 400
- * for the largest account's month in ten million rows. Rejects with `gone` if that would require removed rows.
+ * Sums usage between two times. Closed whole hours come from usage_hour and the tables like it, the ends and the open hours from usage itself:
+ * 2 ms instead of 400 for the largest account's month in ten million rows. By label a request with several counts under each, one without
+ * is not counted. Rejects with `gone` if that would require removed rows.
  */
 export async function sumUsage(
   db: Db,
   request: UsageFilter & {
     readonly from: number;
     readonly to: number;
-    readonly by?: readonly Grouping[];
+    readonly by?: readonly SumGroup[];
   },
 ): Promise<readonly UsageSum[]> {
   const { by = [] } = request;
+  const table = hoursOf(by);
   return await inOneMoment(db, async (moment) =>
     addUp(
       await inParts(
         request,
-        await closedBefore(moment),
+        await closedBefore(moment, table === 'usage_tier_hour' ? table : 'usage_hour'),
         (part) => sumRaw(moment, part, by),
-        (part) => sumHours(moment, 'usage_hour', part, groupsOf(by, 'hour')),
+        (part) => sumHours(moment, table, part, groupsOf(by, 'hour')),
       ),
       by.length,
     ),
   );
 }
 
-/** Sums usage between two times by request labels: a request with several labels counts under each, one without labels is not counted. */
-export async function sumUsageByTag(
-  db: Db,
-  request: UsageFilter & { readonly from: number; readonly to: number },
-): Promise<readonly UsageSum[]> {
-  return await inOneMoment(db, async (moment) =>
-    addUp(
-      await inParts(
-        request,
-        await closedBefore(moment),
-        (part) => sumRawTags(moment, part),
-        (part) => sumHours(moment, 'usage_tag_hour', part, [sql<string>`tag`]),
-      ),
-      1,
-    ),
-  );
+type HourTable = 'usage_hour' | 'usage_tag_hour' | 'usage_tier_hour';
+
+function hoursOf(by: readonly SumGroup[]): HourTable {
+  if (by.includes('tag')) return 'usage_tag_hour';
+  return by.includes('tier') || by.includes('ending') ? 'usage_tier_hour' : 'usage_hour';
 }
 
 type Part = UsageFilter & { readonly from: number; readonly to: number };
@@ -86,7 +83,6 @@ async function inParts(
   ];
 }
 
-type Grouping = 'model' | 'key' | 'account' | 'day';
 type Group = RawBuilder<string | bigint>;
 
 type SumRow = Readonly<Record<TokenColumn | 'cost' | 'uncharged', bigint>> & {
@@ -94,26 +90,19 @@ type SumRow = Readonly<Record<TokenColumn | 'cost' | 'uncharged', bigint>> & {
   readonly [group: `group_${number}`]: string | bigint;
 };
 
-async function sumRaw(db: Db, filter: Part, by: readonly Grouping[]): Promise<readonly SumRow[]> {
+async function sumRaw(db: Db, filter: Part, by: readonly SumGroup[]): Promise<readonly SumRow[]> {
   if (filter.from >= filter.to) return [];
   await refuseRemoved(db, filter, await keptSinceOf(db));
   const groups = groupsOf(by, 'ended_at');
-  const query = rawUsage(db, filter)
+  let query = rawUsage(db, filter)
     .select(named(groups))
     .select(sumsOf(sql`count(*)`));
-  return await (groups.length === 0 ? query : query.groupBy(groups)).execute();
-}
-
-async function sumRawTags(db: Db, filter: Part): Promise<readonly SumRow[]> {
-  if (filter.from >= filter.to) return [];
-  await refuseRemoved(db, filter, await keptSinceOf(db));
-  const rows = await rawUsage(db, filter)
-    .where('tags', 'is not', null)
-    .select((of) => of.ref('tags').$notNull().as('tags'))
-    .select(sumsOf(sql`count(*)`))
-    .groupBy('tags')
-    .execute();
-  return rows.flatMap(({ tags, ...sums }) => listOf(tags)!.map((tag) => ({ ...sums, group_0: tag })));
+  const labels = by.indexOf('tag');
+  if (labels !== -1) query = query.where('tags', 'is not', null);
+  const rows: readonly SumRow[] = await (groups.length === 0 ? query : query.groupBy(groups)).execute();
+  if (labels === -1) return rows;
+  const column = `group_${labels}` as const;
+  return rows.flatMap((row) => listOf(String(row[column]))!.map((tag) => ({ ...row, [column]: tag })));
 }
 
 function rawUsage(db: Db, filter: Part) {
@@ -132,14 +121,14 @@ function rawUsage(db: Db, filter: Part) {
 
 function sumHours(
   db: Db,
-  table: 'usage_hour' | 'usage_tag_hour',
+  table: HourTable,
   filter: Part,
   groups: readonly Group[],
 ): Promise<readonly SumRow[]> {
   if (filter.from >= filter.to) return Promise.resolve([]);
   const hour = filter.accountId === undefined ? hourOfAll : sql<bigint>`hour`;
   let query = (db as Kysely<Pick<Database, 'usage_hour'>>)
-    .selectFrom(table as 'usage_hour') // both have these columns
+    .selectFrom(table as 'usage_hour') // all have these columns
     .select(named(groups))
     .select(sumsOf(sql`sum(requests)`))
     .where(hour, '>=', BigInt(filter.from))
@@ -153,7 +142,7 @@ function sumHours(
 
 const named = (groups: readonly Group[]) => groups.map((group, at) => group.as(`group_${at}` as const));
 
-const groupsOf = (by: readonly Grouping[], timeColumn: 'ended_at' | 'hour'): readonly Group[] =>
+const groupsOf = (by: readonly SumGroup[], timeColumn: 'ended_at' | 'hour'): readonly Group[] =>
   by.map((one) => {
     switch (one) {
       case 'model':
@@ -164,6 +153,12 @@ const groupsOf = (by: readonly Grouping[], timeColumn: 'ended_at' | 'hour'): rea
         return sql<string>`account_id`;
       case 'day':
         return sql<bigint>`${sql.ref(timeColumn)} - ${sql.ref(timeColumn)} % ${sql.lit(24 * hourMs)}`;
+      case 'tag':
+        return timeColumn === 'hour' ? sql<string>`tag` : sql<string>`tags`;
+      case 'tier':
+        return tierOfRow;
+      case 'ending':
+        return sql<string>`ending`;
     }
   });
 

@@ -14,7 +14,8 @@ import { revenueRoute } from './routes.ts';
 import type { OperatorRevenueTexts } from './messages/en.ts';
 
 type Revenue = Got<'/v1/admin/revenue'>['data'][number];
-type By = 'model' | 'account' | 'month';
+const groups = ['model', 'account', 'tier', 'month'] as const;
+type By = (typeof groups)[number];
 
 const monthsBack = 24;
 
@@ -57,7 +58,7 @@ export default function RevenuePage() {
         <Select
           label={t('by')}
           value={by}
-          options={(['model', 'account', 'month'] as const).map((value) => ({ value, text: t(value) }))}
+          options={groups.map((value) => ({ value, text: t(value) }))}
           onChange={({ target: { value } }) => set({ by: value === 'model' ? undefined : value })}
         />
       </FilterRow>
@@ -126,7 +127,8 @@ function Name({ of: { group, name }, by }: { readonly of: Revenue; readonly by: 
         {name ?? group}
       </Link>
     );
-  if (by === 'month') return <>{group}</>;
+  // A tier from before there were tiers is not known.
+  if (by === 'month' || by === 'tier') return <>{group || '–'}</>;
   return (
     <Link to="/operator/catalogue" search={{ model: group } as never}>
       {group}

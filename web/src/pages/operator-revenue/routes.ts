@@ -7,5 +7,5 @@ export const revenueRoute = createRoute({
   getParentRoute: () => shellRoute,
   path: '/operator/revenue',
   /** `month`: `2027-06`; this one when it is left out. */
-  validateSearch: searchOf({ by: oneOf(['account', 'month']), month: text }),
+  validateSearch: searchOf({ by: oneOf(['account', 'tier', 'month']), month: text }),
 });

@@ -21,6 +21,7 @@ const de: Translated<OperatorRevenueTexts> = {
   requests: 'Anfragen',
   revenue: 'Umsatz',
   revenueNote: 'Erstattungen sind nicht abgezogen.',
+  tier: 'Dienststufe',
   title: 'Umsatz',
   uncharged: 'Nicht berechnet',
 };

@@ -20,6 +20,7 @@ const en = {
   requests: 'Requests',
   revenue: 'Revenue',
   revenueNote: 'Refunds are not subtracted.',
+  tier: 'Service tier',
   title: 'Revenue',
   uncharged: 'Not charged',
 } as const satisfies Catalogue;

@@ -21,6 +21,7 @@ const zh: Translated<OperatorRevenueTexts> = {
   requests: '请求',
   revenue: '收入',
   revenueNote: '未扣除退款。',
+  tier: '服务等级',
   title: '收入',
   uncharged: '未收费',
 };
