@@ -119,22 +119,24 @@ function rawUsage(db: Db, filter: Part) {
   return query;
 }
 
-function sumHours(
-  db: Db,
-  table: HourTable,
-  filter: Part,
-  groups: readonly Group[],
-): Promise<readonly SumRow[]> {
+/**
+ * The order of the join is SQLite's, which has the hours of an account together and reads them in a third of the time. PostgreSQL has those of
+ * an hour together, and an index for them.
+ */
+function sumHours(db: Db, table: HourTable, filter: Part, groups: readonly Group[]): Promise<readonly SumRow[]> {
   if (filter.from >= filter.to) return Promise.resolve([]);
-  const hour = filter.accountId === undefined ? hourOfAll : sql<bigint>`hour`;
-  let query = (db as Kysely<Pick<Database, 'usage_hour'>>)
-    .selectFrom(table as 'usage_hour') // all have these columns
+  let query = (db as Kysely<Pick<Database, 'account' | 'usage_hour'>>)
+    .selectFrom('account')
+    .crossJoin(table as 'usage_hour') // all have these columns
+    .whereRef('account_id', '=', 'account.id')
     .select(named(groups))
     .select(sumsOf(sql`sum(requests)`))
-    .where(hour, '>=', BigInt(filter.from))
-    .where(hour, '<', BigInt(filter.to));
+    .where('hour', '>=', BigInt(filter.from))
+    .where('hour', '<', BigInt(filter.to));
   if (groups.length > 0) query = query.groupBy(groups);
-  if (filter.accountId !== undefined) query = query.where('account_id', '=', filter.accountId);
+  if (filter.accountId === undefined)
+    query = query.where(hourOfAll, '>=', BigInt(filter.from)).where(hourOfAll, '<', BigInt(filter.to));
+  else query = query.where('account.id', '=', filter.accountId);
   if (filter.keyId !== undefined) query = query.where('key_id', '=', filter.keyId);
   if (filter.modelId !== undefined) query = query.where('model_id', '=', filter.modelId);
   return query.execute();

@@ -35,7 +35,9 @@ export default function RevenuePage() {
   const all = months();
   const shown = all.find((one) => one === month) ?? all[0]!;
   const query = { by, month: shown };
-  const report = useGet('/v1/admin/revenue', { query }, { every: 60_000, keepPrevious: true });
+  // A month that is over stays as it is.
+  const every = shown === all[0] ? 60_000 : undefined;
+  const report = useGet('/v1/admin/revenue', { query }, { every, keepPrevious: true });
   const set = (changes: object): void =>
     void navigate({ search: { by: by === 'model' ? undefined : by, month, ...changes } as never, replace: true });
   return (
