@@ -34,7 +34,7 @@ type When =
 export interface Course
   extends
     Pick<ServicesOptions, 'backends' | 'model' | 'image' | 'sharesLimits' | 'otherEngine'>,
-    Pick<RequestOptions, 'facts' | 'maxTokens' | 'otherPrices' | 'body' | 'placed' | 'begins'> {
+    Pick<RequestOptions, 'facts' | 'maxTokens' | 'otherPrices' | 'body' | 'placed'> {
   readonly script?: Partial<ScriptSettings>;
   readonly cancel?: readonly [CancelReason, When];
   readonly leaves?: boolean;
@@ -107,7 +107,6 @@ async function play(counter: Counter, { script = {}, cancel, leaves = false, ...
     begins: (call) => {
       calls.push(call);
       stop('at once');
-      course.begins?.(call);
     },
     looks: () => stop('while another model is looked for'),
   });
