@@ -236,7 +236,9 @@ test('sums come out the same from hours and from rows, for any span and grouping
     from: fc.integer({ min: start - hourMs, max: now + hourMs }),
     span: fc.integer({ min: 0, max: 62 * hourMs }),
     by: fc
-      .uniqueArray(fc.constantFrom<SumGroup>('model', 'key', 'account', 'day', 'tag', 'tier', 'ending'), { maxLength: 3 })
+      .uniqueArray(fc.constantFrom<SumGroup>('model', 'key', 'account', 'day', 'tag', 'tier', 'ending'), {
+        maxLength: 3,
+      })
       .filter((groups) => !groups.includes('tag') || !(groups.includes('tier') || groups.includes('ending'))),
     accountId: fc.constantFrom(undefined, 'acct_a'),
     modelId: fc.constantFrom(undefined, 'model_1'),
