@@ -230,12 +230,17 @@ function frame(totalMicrocents: bigint, sold: bigint, { timeZone, seller, buyer,
   } as const;
 }
 
-/** Largest first; those beyond the limit are summed up in one line. */
+/** The largest model first, its tiers and prices together; lines beyond the limit are summed up in one. */
 function linesOf(span: LedgerSpan): readonly StatementLine[] {
+  const ofModels = new Map<string, bigint>();
+  for (const { modelId, costMicrocents } of span.usage)
+    ofModels.set(modelId, (ofModels.get(modelId) ?? 0n) + costMicrocents);
+  const largestFirst = (a: bigint, b: bigint): number => (a > b ? -1 : a < b ? 1 : 0);
   const sorted = [...span.usage].sort(
     (a, b) =>
-      (a.costMicrocents > b.costMicrocents ? -1 : a.costMicrocents < b.costMicrocents ? 1 : 0) ||
+      largestFirst(ofModels.get(a.modelId)!, ofModels.get(b.modelId)!) ||
       (a.modelId < b.modelId ? -1 : a.modelId > b.modelId ? 1 : 0) ||
+      largestFirst(a.costMicrocents, b.costMicrocents) ||
       (a.tier < b.tier ? -1 : a.tier > b.tier ? 1 : 0) ||
       Number(a.inputPrice - b.inputPrice),
   );

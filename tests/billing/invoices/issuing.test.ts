@@ -64,6 +64,27 @@ test('a month is closed an hour after its end, once, with what the ledger has of
   assert.deepEqual(tax, { name: 'VAT', ratePerMille: 190, treatment: 'standard', note: null, cents: 197 });
 });
 
+test('the lines of a model are together, the largest model and its largest line first', async (t) => {
+  const paper = await openPaper(t, september);
+  await account(paper, 'acct_a', september);
+  await moved(paper, 'acct_a', 1_000n, september);
+  const lines = [
+    ['small', 'flex', 20n],
+    ['large', 'priority', 40n],
+    ['small', undefined, 60n],
+    ['large', undefined, 50n],
+  ] as const;
+  for (const [modelId, tier, amount] of lines)
+    await spent(paper, 'acct_a', amount, september + dayMs, { modelId, ...(tier !== undefined && { tier }) });
+  paper.clock.now = october + dayMs;
+  while (await paper.invoices.issueDue());
+  const [invoice] = await issuedTo(paper, 'acct_a');
+  assert.deepEqual(
+    invoice!.data.statement!.lines.map(({ model, tier, microcents }) => [model, tier, BigInt(microcents)]),
+    [lines[3], lines[1], lines[2], lines[0]],
+  );
+});
+
 test('a refund in the same month lowers the statement; a later one is a credit note for it', async (t) => {
   const paper = await openPaper(t, september);
   await account(paper, 'acct_a', september);
