@@ -8,7 +8,7 @@ export const lineBudgets: Readonly<Record<string, number>> = {
   'src/account-api': 12741,
   'src/accounts': 4820,
   'src/app': 5827,
-  'src/billing': 7032,
+  'src/billing': 7037,
   'src/catalog': 722,
   'src/cli': 11529,
   'src/config': 5805,
@@ -31,7 +31,7 @@ export const lineBudgets: Readonly<Record<string, number>> = {
   'src/notifications': 591,
   'src/platform': 7518,
   'src/prove': 1231,
-  'src/store': 22307,
+  'src/store': 22314,
   'src/tax': 150,
 };
 

@@ -319,7 +319,7 @@ test('hours that a stopped service has missed are written at its next run, each 
 
 test('every query on usage walks an index, or reads from the end of the table', async (t) => {
   const file = join(temporaryFolder(t), 'x.db');
-  await openStore(t, file);
+  const store = await openStore(t, file);
   const connection = openConnection(file);
   t.after(() => connection.close());
   const asked: string[] = [];
@@ -331,11 +331,11 @@ test('every query on usage walks an index, or reads from the end of the table', 
     },
   });
   const repositories = repositoriesOn(kyselyOn(watched));
-  const plansOf = async (query: Promise<unknown>): Promise<readonly string[]> => {
+  const plansOf = async (query: Promise<unknown>, table = 'usage'): Promise<readonly string[]> => {
     await query;
     const plans = asked
       .splice(0)
-      .filter((sql) => /^select/i.test(sql) && sql.includes('"usage"'))
+      .filter((sql) => /^select/i.test(sql) && sql.includes(`"${table}"`))
       .map((sql) =>
         (connection.prepare(`explain query plan ${sql}`).all() as { detail: string }[])
           .map((row) => row.detail)
@@ -369,6 +369,17 @@ test('every query on usage walks an index, or reads from the end of the table', 
   // The first row of all, from which hours, tiers and days of latencies are added up.
   const others = plans.filter((plan) => !plan.includes('account_id=? AND ended_at>? AND ended_at<?'));
   assert.deepEqual(others, ['SCAN usage', 'SCAN usage', 'SCAN usage']);
+
+  // The hours of an account lie together, also where those of all are summed.
+  await customer(store, accountId, 10n);
+  const now = Date.now();
+  await store.ledger.settle(usage(accountId, 1n, { startedAt: now - 5 * hourMs, endedAt: now - 5 * hourMs }));
+  await store.repositories.recomputeUsageHours({ now });
+  for (const of of [{}, { accountId }]) {
+    const span = { ...of, from: 0, to: now, by: ['model', 'account'] as const };
+    const [plan] = (await plansOf(repositories.sumUsage(span), 'usage_hour')).slice(-1);
+    assert.match(plan!, /SEARCH usage_hour USING PRIMARY KEY \(account_id=\? AND hour>\? AND hour<\?\)/);
+  }
 });
 
 test('transfers and accounts are listed', async (t) => {
