@@ -127,6 +127,7 @@ test('times are of the zone that the account has', () => {
 
 test('sizes and times have units', () => {
   assert.equal(formatBytes(98_362_432), '98.4 MB');
+  assert.deepEqual([0, 1, 999].map(formatBytes), ['0 bytes', '1 byte', '999 bytes']);
   assert.equal(formatMilliseconds(84), '84 ms');
   assert.equal(formatMilliseconds(1340), '1.34 sec');
 });

@@ -98,22 +98,38 @@ export function LineChart(props: ChartProps) {
           .x((_, at) => (x(at) ?? 0) + x.bandwidth() / 2)
           .y((value) => y(value));
         return props.series.map(({ name, values }, at) => (
-          <path
-            key={at}
-            d={shape(values) ?? ''}
-            fill="none"
-            stroke={seriesColor(at)}
-            strokeWidth={2}
-            strokeLinecap="round"
-            strokeLinejoin="round"
-          >
+          <g key={at}>
             <title>{name}</title>
-          </path>
+            <path
+              d={shape(values) ?? ''}
+              fill="none"
+              stroke={seriesColor(at)}
+              strokeWidth={2}
+              strokeLinecap="round"
+              strokeLinejoin="round"
+            />
+            {/* One between gaps is no line. */}
+            {values.map(
+              (value, label) =>
+                isAlone(values, label) && (
+                  <circle
+                    key={label}
+                    cx={(x(label) ?? 0) + x.bandwidth() / 2}
+                    cy={y(value)}
+                    r={3}
+                    fill={seriesColor(at)}
+                  />
+                ),
+            )}
+          </g>
         ));
       }}
     </Figure>
   );
 }
+
+const isAlone = (values: readonly number[], at: number): boolean =>
+  !Number.isNaN(values[at]) && Number.isNaN(values[at - 1] ?? NaN) && Number.isNaN(values[at + 1] ?? NaN);
 
 /** The course of a figure beside it, without axes: the figure itself says how much. */
 export function Sparkline({ values, label }: { readonly values: readonly number[]; readonly label: string }) {

@@ -17,7 +17,8 @@ export function formatBytes(bytes: number): string {
   return formatNumber(bytes / 1000 ** at, {
     style: 'unit',
     unit: units[at]!,
-    unitDisplay: 'short',
+    // The short form of bytes has no plural.
+    unitDisplay: at === 0 ? 'long' : 'short',
     maximumFractionDigits: 1,
   });
 }

@@ -9,7 +9,7 @@ import type { Tone } from '../../components/badge.tsx';
 import { Button } from '../../components/button.tsx';
 import { CodeBlock, Id } from '../../components/code.tsx';
 import { ConfirmDialog, Dialog } from '../../components/dialog.tsx';
-import { Charge, Count, Time } from '../../components/figures.tsx';
+import { Count, Money, Time } from '../../components/figures.tsx';
 import { FormButtons } from '../../components/form.tsx';
 import { Meter } from '../../components/meter.tsx';
 import { Facts, Page, Panel } from '../../components/page.tsx';
@@ -67,7 +67,7 @@ function Batches() {
     { head: t('state'), cell: (batch) => <State of={batch} /> },
     { head: t('progress'), cell: (batch) => <Progress of={batch} /> },
     { head: t('for'), cell: ({ endpoint, models }) => models[0] ?? endpoint },
-    { head: t('cost'), number: true, cell: ({ cost_microcents: cost }) => <Charge microcents={cost} /> },
+    { head: t('cost'), number: true, cell: ({ cost_microcents: cost }) => <Money microcents={cost} /> },
     { head: t('created'), cell: ({ created_at: at }) => <Time at={at} relative /> },
   ];
   return (
@@ -92,7 +92,7 @@ function Progress({ of: { status, requests, completed, failed } }: { readonly of
   const done = status === 'cancelled' || status === 'expired' ? completed : completed + failed;
   return (
     <Meter label={t('progress')} value={done} max={Math.max(1, requests)} isProgress>
-      {t('of', { done, total: requests })}
+      {failed === 0 ? t('of', { done, total: requests }) : t('ofUnanswered', { done, total: requests, n: failed })}
     </Meter>
   );
 }
@@ -167,7 +167,7 @@ function BatchDialog({ of: batch, onClose }: { readonly of: Batch; readonly onCl
           [t('for'), models.length === 0 ? endpoint : `${endpoint} · ${models.join(', ')}`],
           [t('answered'), <Count value={batch.completed} />],
           [t('withoutAnswer'), <Count value={batch.failed} />],
-          [t('cost'), <Charge microcents={batch.cost_microcents} />],
+          [t('cost'), <Money microcents={batch.cost_microcents} />],
           [t('key'), <Id value={batch.key_id} />],
           endedAt === null
             ? [t('endsBy'), <Time at={batch.expires_at} full />]

@@ -92,7 +92,11 @@ export function LedgerRows({ of: { ledger } }: { readonly of: Receipt }) {
         { head: t('what'), main: true, cell: ({ type }) => (type === 'usage' ? t('usageRow') : t('refundRow')) },
         { head: t('when'), cell: ({ created_at: at }) => <Time at={at} /> },
         { head: t('ledgerId'), cell: ({ id }) => <Id value={id} /> },
-        { head: t('amount'), number: true, cell: ({ amount_microcents: sum }) => <Money microcents={sum} sign /> },
+        {
+          head: t('amount'),
+          number: true,
+          cell: ({ amount_microcents: sum }) => <Money microcents={sum} precision="exact" sign />,
+        },
       ]}
     />
   );
