@@ -10,6 +10,8 @@ import type { ReactNode } from 'react';
 
 import type { AppTexts } from '../app/messages/en.ts';
 import { useText } from '../i18n/text.ts';
+import { axisOf } from './axis.ts';
+import type { Axis } from './axis.ts';
 import { ChartPoints } from './chart-points.tsx';
 import { seriesColor } from './series.ts';
 import type { ChartSeries } from './series.ts';
@@ -35,15 +37,12 @@ const margin = { top: 8, right: 4, bottom: 20 };
 /** Of the figures at the axis, about. */
 const characterWidth = 6.6;
 
-interface Frame {
+interface Frame extends Axis {
   readonly width: number;
   readonly height: number;
   /** Where the bars begin: the longest figure of the axis is before it. */
   readonly left: number;
-  /** Values at the axis. */
-  readonly ticks: readonly number[];
   readonly x: ReturnType<typeof scaleBand<number>>;
-  readonly y: ReturnType<typeof scaleLinear<number>>;
   readonly stacked: readonly StackedSeries<number, number>[];
 }
 
@@ -256,12 +255,7 @@ function frameOf(
   const tops = isApart
     ? series.flatMap(({ values }) => values.filter((value) => !Number.isNaN(value)))
     : stacked.flatMap((layer) => layer.map(([, to]) => to));
-  const top = Math.max(0, ...tops);
-  const y = scaleLinear([0, top === 0 ? 1 : top], [height - margin.bottom, margin.top]).nice(4);
-  // Of nothing the axis says only that it is nothing.
-  const figures = top === 0 ? [0] : y.ticks(4);
-  // Half a request is none: what is counted has whole figures at the axis.
-  const ticks = tops.every(Number.isInteger) ? figures.filter(Number.isInteger) : figures;
+  const { y, ticks } = axisOf(tops, [height - margin.bottom, margin.top]);
   const left = 14 + Math.ceil(characterWidth * Math.max(...ticks.map((tick) => format(tick).length)));
   const x = scaleBand<number>(rows, [left, Math.max(left + 1, width - margin.right)]).padding(0.2);
   return { width, height, left, ticks, x, y, stacked };
