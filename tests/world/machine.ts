@@ -8,6 +8,7 @@ import fs from 'node:fs';
 import http from 'node:http';
 import { createRequire } from 'node:module';
 import net from 'node:net';
+import os from 'node:os';
 import { basename, join } from 'node:path';
 import perfHooks from 'node:perf_hooks';
 import { Readable } from 'node:stream';
@@ -221,6 +222,8 @@ function globalsOf(slot: Slot): Record<string, unknown> {
     timers,
     'timers/promises': promisesOf(timers),
     perf_hooks: { ...perfHooks, performance },
+    // The machine's own memory would decide what is refused.
+    os: { ...os, totalmem: () => 16e9, freemem: () => 8e9 },
     v8: { ...v8, getHeapStatistics: () => ({ heap_size_limit: 4e9, used_heap_size: 1e8 }) },
     worker_threads: {
       // A class whose instances are of another.
@@ -370,12 +373,12 @@ const dateOf = (slot: Slot) =>
     }
   };
 
-/** The machine's own memory would decide what is refused. */
 function processOf(): object {
   const memory = { rss: 1e8, heapTotal: 1e8, heapUsed: 1e8, external: 0, arrayBuffers: 0 };
   const itself = (): object => process;
   const own: Readonly<Record<string, unknown>> = {
     memoryUsage: Object.assign(() => memory, { rss: () => memory.rss }),
+    constrainedMemory: () => 0,
     ...{ on: itself, once: itself, off: itself, emitWarning: () => {}, pid: 1, uptime: () => 1 },
   };
   return new Proxy(process, {

@@ -45,10 +45,11 @@ export async function play({ scripts, template, folder: all }: World, seed: numb
   } catch (error) {
     story.faults.push(`the world failed: ${error instanceof Error ? (error.stack ?? error.message) : String(error)}`);
   }
+  const deaths = host.deathsMs.length;
   host.kill();
   disk.rest();
   rmSync(folder, { recursive: true, force: true });
-  return { faults: story.faults, trace: scheduler.trace, tasks: scheduler.tasksRun, deaths: host.deathsMs.length };
+  return { faults: story.faults, trace: scheduler.trace, tasks: scheduler.tasksRun, deaths };
 }
 
 async function tell(story: Story): Promise<void> {
@@ -70,8 +71,9 @@ async function tell(story: Story): Promise<void> {
   const isSteady = scheduler.setMostMs < 86_400_000;
   if (story.faults.length === 0 && scheduler.chance(0.08) && isSteady) await daysPass(story);
   keeper.isOver = true;
-  await host.stop();
-  scheduler.note('stopped');
+  // Its end is an orderly one in some, which takes as long as its start.
+  if (scheduler.chance(0.3)) await host.stop();
+  scheduler.note('over');
 }
 
 /** As a supervisor does: a process that has ended is started again. */

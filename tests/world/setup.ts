@@ -1,8 +1,8 @@
 /** What every schedule begins with: two accounts with credit, and keys with limits and budgets, in a database that was made once. */
-import { cpSync, mkdirSync } from 'node:fs';
+import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 
-import { Disk } from './disk.ts';
+import { copyFolder, Disk } from './disk.ts';
 import { Host } from './host.ts';
 import type { Scripts } from './machine.ts';
 import { Scheduler } from './scheduler.ts';
@@ -164,10 +164,6 @@ interface Made {
 /** A disk of its own for a schedule. */
 export function copyOf(template: Template, scheduler: Scheduler, folder: string): Disk {
   const disk = new Disk(scheduler, folder);
-  mkdirSync(disk.folder, { recursive: true });
-  cpSync(join(template.folder, 'data'), join(disk.folder, 'data'), {
-    recursive: true,
-    filter: (path) => !/\.(?:lock|sock)$/.test(path),
-  });
+  copyFolder(join(template.folder, 'data'), join(disk.folder, 'data'));
   return disk;
 }

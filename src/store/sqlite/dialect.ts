@@ -88,8 +88,20 @@ class SqliteDriver implements Driver {
   }
 }
 
+/** A statement that SQLite has compiled. When tables have changed, SQLite compiles it again by itself. */
+interface Compiled {
+  readonly statement: ReturnType<Connection['prepare']>;
+  readonly hasRows: boolean;
+}
+
+/** Texts with a list of many values are long and rarely come again. */
+const keptTextMax = 4_096;
+const keptStatementsMax = 256;
+
 class SqliteSession implements DatabaseConnection {
   readonly #connection: Connection;
+  /** By text, the one that was used last at the end: to compile one takes longer than to run it. */
+  readonly #kept = new Map<string, Compiled>();
 
   constructor(connection: Connection) {
     this.#connection = connection;
@@ -98,14 +110,26 @@ class SqliteSession implements DatabaseConnection {
   executeQuery<Row>(query: CompiledQuery): Promise<QueryResult<Row>> {
     // A separate function, so that SQLite's exceptions become rejections.
     return new Promise((resolve) => {
-      const statement = this.#connection.prepare(query.sql);
-      if (statement.columns().length > 0) {
+      const { statement, hasRows } = this.#compiled(query.sql);
+      if (hasRows) {
         resolve({ rows: statement.all(...query.parameters) as Row[] });
         return;
       }
       const { changes } = statement.run(...query.parameters);
       resolve({ rows: [], numAffectedRows: BigInt(changes) });
     });
+  }
+
+  #compiled(text: string): Compiled {
+    let compiled = this.#kept.get(text);
+    if (compiled === undefined) {
+      const statement = this.#connection.prepare(text);
+      compiled = { statement, hasRows: statement.columns().length > 0 };
+      if (text.length > keptTextMax) return compiled;
+    } else this.#kept.delete(text);
+    this.#kept.set(text, compiled);
+    if (this.#kept.size > keptStatementsMax) this.#kept.delete(this.#kept.keys().next().value!);
+    return compiled;
   }
 
   async *streamQuery<Row>(): AsyncIterableIterator<QueryResult<Row>> {
