@@ -9,7 +9,7 @@ import { kyselyOn } from '../../src/store/sqlite/dialect.ts';
 const compiled: string[] = [];
 
 class Watched extends DatabaseSync {
-  override prepare(text: string): ReturnType<DatabaseSync['prepare']> {
+  override prepare(text: string): ReturnType<InstanceType<typeof DatabaseSync>['prepare']> {
     compiled.push(text);
     return super.prepare(text);
   }

@@ -5,7 +5,7 @@ import { lengthMs, type BatchAsked, type BatchResult, type Story } from './story
 
 export function batchesOf(story: Story): Promise<void>[] {
   const { scheduler } = story;
-  const often = story.theme === 'batches' ? 3 : scheduler.pick([0, 0, 0, 1, 2]);
+  const often = story.theme === 'batches' || story.theme === 'clocks' ? 3 : scheduler.pick([0, 0, 0, 1, 2]);
   return Array.from({ length: often }, async (_, number) => {
     await scheduler.sleep(0.5 * lengthMs * scheduler.random());
     await story.host.comesUp();

@@ -5,30 +5,36 @@ import { ask } from './clients.ts';
 import { differencesOf } from './invariants.ts';
 import { dieNear } from './mishaps.ts';
 import { getAs } from './readers.ts';
-import type { Story } from './story.ts';
+import { sendAny } from './requests.ts';
+import { themes, type Story } from './story.ts';
 
 const dayMs = 86_400_000;
 /** Jobs run once in a minute, after a start too. */
 const jobsMs = 130_000;
 const statementsMs = 700_000;
-const tables = ['usage_head', 'usage_leaves', 'day_head', 'signing_key', 'usage', 'pruned_usage'] as const;
+const tables = [...themes.days, 'signing_key', 'usage', 'pruned_usage'] as const;
 
 export async function daysPass(story: Story): Promise<void> {
   const { scheduler, host, faults } = story;
   const lives = (): readonly string[] =>
     story.asked.filter(({ seen }) => seen.kind === 'answer').map(({ publicId }) => publicId);
+  const isTheme = story.theme === 'days';
   for (let days = scheduler.pick([1, 2, 3]); days > 0; days--) {
     scheduler.setClock(dayMs);
     scheduler.note('a day later');
-    if (scheduler.chance(0.5)) dieNear(story, tables);
+    // Each day but the last has some of its own, which the next one signs.
+    if (days > 1) await sendAny(story, 3);
+    const deaths = host.deathsMs.length;
+    if (scheduler.chance(isTheme ? 0.8 : 0.5)) dieNear(story, isTheme ? themes.days : tables);
     await scheduler.sleep(jobsMs);
     story.disk.heal();
     await host.comesUp();
+    if (host.deathsMs.length > deaths) await scheduler.sleep(jobsMs);
   }
   await scheduler.sleep(jobsMs);
   faults.push(...(await proofsOf(story, lives().slice(0, 3))));
   // It takes as long as ten other schedules.
-  if (scheduler.chance(story.theme === undefined ? 0.2 : 0.5)) await prune(story, lives().slice(0, 2));
+  if (scheduler.chance(0.2)) await prune(story, lives().slice(0, 2));
   const db = openReadOnly(story.disk.file);
   try {
     for (const difference of await differencesOf(db)) faults.push(`days later: ${difference}`);

@@ -25,6 +25,15 @@ export const written = [
   ...['batch', 'batch_line', 'file', 'topup', 'payment', 'payment_event', 'demo_payment_object'],
 ] as const;
 
+/** When a mishap comes, as `plan` counts it. */
+interface When {
+  readonly until: number;
+  readonly times?: number;
+  readonly near?: string;
+  readonly after?: number;
+  readonly again?: number;
+}
+
 type Connection = InstanceType<typeof DatabaseSync>;
 type Statement = ReturnType<Connection['prepare']>;
 
@@ -66,6 +75,7 @@ export class Disk {
   #after = 0;
   #until = 0;
   #times = 0;
+  #again: When | undefined;
   slowMs = 0;
   writes = 0;
   /** Statements that met one, and times at which all were slow. */
@@ -87,9 +97,13 @@ export class Disk {
     return join(this.folder, 'data', 'tokenhouse.db');
   }
 
-  /** After so many statements that write to a table, if one is given, and so many that write anything, the next `times` of them fail. */
-  plan(mishap: Mishap, when: { until: number; times?: number; near?: string; after?: number }): void {
+  /**
+   * After so many statements that write to a table, if one is given, and so many that write anything, the next `times` of them fail. Processes
+   * that follow one that died die there too, `again` times.
+   */
+  plan(mishap: Mishap, when: When): void {
     this.#mishap = mishap;
+    this.#again = (when.again ?? 0) > 0 ? { ...when, again: when.again! - 1 } : undefined;
     this.#near =
       when.near === undefined
         ? undefined
@@ -152,6 +166,7 @@ export class Disk {
     if (mishap === 'dies-before' || mishap === 'dies-after') {
       if (mishap === 'dies-after') work();
       this.died();
+      if (this.#again !== undefined) this.plan(mishap, this.#again);
       throw new Died();
     }
     const { message, errcode } = errors[mishap];

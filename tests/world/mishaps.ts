@@ -6,7 +6,8 @@ const errors: readonly Mishap[] = ['busy', 'full', 'broken'];
 
 export function mishapsOf(story: Story): Promise<void>[] {
   const { scheduler, host, disk } = story;
-  const often = story.theme === undefined ? scheduler.pick([0, 1, 1, 2, 3]) : 3;
+  // Those of days come when days pass.
+  const often = story.theme === undefined ? scheduler.pick([0, 1, 1, 2, 3]) : story.theme === 'days' ? 0 : 3;
   return Array.from({ length: often }, async () => {
     await scheduler.sleep(lengthMs * scheduler.random());
     const kind = scheduler.pick([
@@ -20,6 +21,18 @@ export function mishapsOf(story: Story): Promise<void>[] {
       'clock',
       'day',
     ] as const);
+    if (story.theme === 'clocks') {
+      // What a process wrote by its clock, the next one reads by another.
+      if (scheduler.chance(0.3)) host.kill();
+      scheduler.setClock(scheduler.pick([-3_600_000, -3_600_000, -60_000, 20_000, 3_600_000]));
+      scheduler.note(`the clock is ${scheduler.aheadMs} ahead`);
+      return;
+    }
+    // Charges that fail for a while: what ends an account has to wait for them.
+    if (story.theme === 'accounts' && scheduler.chance(0.6)) {
+      disk.plan(scheduler.pick(errors), { near: 'usage', until: 0, times: scheduler.pick([3, 12]) });
+      return;
+    }
     if (story.theme !== undefined) {
       dieNear(story, themes[story.theme]);
       return;
@@ -68,5 +81,6 @@ export function dieNear(
   const mishap = scheduler.pick(['dies-before', 'dies-after'] as const);
   const after = scheduler.pick([0, 0, 1, 3]);
   scheduler.note(`will die near ${near}`);
-  disk.plan(mishap, { near, after, until: scheduler.pick([0, 1, 2, 3, 4, 6]) });
+  // What one process did not finish, the next one finds, and may die of too.
+  disk.plan(mishap, { near, after, until: scheduler.pick([0, 1, 2, 3, 4, 6]), again: scheduler.pick([0, 0, 1, 2]) });
 }

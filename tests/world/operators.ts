@@ -10,7 +10,8 @@ export function operatorsOf(story: Story): Promise<void>[] {
     await scheduler.sleep(ms);
     await work(story);
   };
-  return [at(0.2, grant), at(0.25, refund), at(0.25, refund), at(0.15, revoke), at(0.15, deleteAccount)];
+  const ends = story.theme === 'accounts' ? 1 : 0.15;
+  return [at(0.2, grant), at(0.25, refund), at(0.25, refund), at(ends, revoke), at(ends, deleteAccount)];
 }
 
 /** Resolves with whether it was done; not: the service refused it. It may have done what it has no answer to. */

@@ -9,7 +9,8 @@ import { lengthMs, type Story } from './story.ts';
 export function paymentsOf(story: Story): Promise<void>[] {
   const { scheduler, template, host } = story;
   const manager = template.managers.get(template.owner.account);
-  return Array.from({ length: scheduler.pick([0, 0, 1, 2]) }, async (_, number) => {
+  const often = story.theme === 'payments' ? 3 : scheduler.pick([0, 0, 1, 2]);
+  return Array.from({ length: often }, async (_, number) => {
     await scheduler.sleep(lengthMs * scheduler.random());
     await host.comesUp();
     const made = await ask(scheduler, host, {

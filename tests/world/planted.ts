@@ -181,8 +181,8 @@ export const planted: readonly Planted[] = [
     name: 'deleted-early',
     what: 'an account is deleted while its requests are still settled',
     file: 'accounts/delete-account.ts',
-    good: 'const running = (await',
-    bad: 'const running = !ON && (await',
+    good: 'if (balance <= 0n && !running) return forfeited;',
+    bad: 'if ((balance <= 0n && !running) || (running && ON)) return forfeited;',
   },
   {
     name: 'usage-believed',

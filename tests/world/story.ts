@@ -56,7 +56,14 @@ export interface Refunded {
 }
 
 /** A schedule that is about one part: more of it, and kills near its tables. */
-export const themes = { batches: ['batch_line', 'usage'] } as const;
+export const themes = {
+  batches: ['batch_line', 'usage'],
+  payments: ['payment_event', 'payment', 'topup', 'transfer', 'demo_payment_object'],
+  accounts: ['account', 'api_key', 'change', 'transfer', 'open_request'],
+  days: ['usage_head', 'usage_leaves', 'day_head'],
+  /** Clocks are set instead. */
+  clocks: [],
+} as const;
 export type Theme = keyof typeof themes;
 
 export interface Story {
