@@ -82,6 +82,7 @@ const againMs = 2_000;
 
 interface Running {
   readonly batch: BatchRow;
+  readonly line: number;
   readonly modelId: string;
   stop: (() => void) | undefined;
   /** It has its slot, or waits for it in the queue of its model. */
@@ -251,14 +252,15 @@ export class BatchRunner {
     for (const { batch, stop } of this.#running.values()) if (batch.id === batchId) stop?.();
   }
 
-  /** Takes the lines of dead processes back; returns how many lines run at living ones. */
+  /** Takes the lines back of dead processes, and of claims whose answer was lost; returns how many lines run at living ones. */
   async #recover(id: string, isAlways = false): Promise<number> {
     const { steadyNow, owner, repositories, isShared } = this.#options;
     const at = steadyNow();
     if (!isAlways && at - (this.#recovered.get(id) ?? 0) < recoverEveryMs) return 0;
     // An earlier process wrote waits by another clock.
     const endsWaits = !isShared && !this.#recovered.has(id);
-    const running = await repositories.recoverLines({ id, self: owner(), endsWaits });
+    const own = [...this.#running.values()].filter(({ batch }) => batch.id === id).map(({ line }) => line);
+    const running = await repositories.recoverLines({ id, self: owner(), running: own, endsWaits });
     this.#recovered.set(id, at);
     return running;
   }
@@ -400,7 +402,7 @@ export class BatchRunner {
   async #run(batch: BatchRow, claimed: ClaimedLine, modelId: string, owner: Uint8Array): Promise<void> {
     const { batchId, line } = claimed;
     const name = `${batchId} ${line}`;
-    const running: Running = { batch, modelId, stop: undefined, isPlaced: false };
+    const running: Running = { batch, line, modelId, stop: undefined, isPlaced: false };
     this.#running.set(name, running);
     const own = { batchId, line, owner };
     let ending: LineEnding = {

@@ -1,4 +1,4 @@
-import { sql, type Kysely } from 'kysely';
+import { sql, type Kysely, type RawBuilder } from 'kysely';
 import type { Database } from '../database.ts';
 
 /** Key of an advisory lock in the database, "tkhs" and a number; the others are in store.ts. */
@@ -14,9 +14,18 @@ export function withSchemaLock<Value>(
     try {
       return await work(connection);
     } finally {
-      await sql`select set_config('lock_timeout', '0', false), pg_advisory_unlock(${migrationLock})`
-        .execute(connection)
-        .catch(() => {});
+      await giveBack(
+        connection,
+        sql`select set_config('lock_timeout', '0', false), pg_advisory_unlock(${migrationLock})`,
+      );
     }
   });
+}
+
+/** Runs the statement that gives a session's lock back. If it fails, the session ends with its locks: the pool would keep both. */
+export async function giveBack(connection: Kysely<Database>, statement: RawBuilder<unknown>): Promise<void> {
+  await statement
+    .execute(connection)
+    .catch(() => sql`select pg_terminate_backend(pg_backend_pid())`.execute(connection))
+    .catch(() => {});
 }

@@ -34,7 +34,7 @@ import { PostgresFeed, type PostgresFeedOptions } from './feed.ts';
 import { PostgresLedger, type PostgresLedgerOptions } from './ledger.ts';
 import { PostgresLimitLeases } from './limit-leases.ts';
 import { PostgresPeers } from './peers.ts';
-import { withSchemaLock } from './schema-lock.ts';
+import { giveBack, withSchemaLock } from './schema-lock.ts';
 import { isWorthAnotherTry, sqlState, storeErrorOf } from './postgres-error.ts';
 import { databaseNow } from './statements.ts';
 
@@ -241,25 +241,27 @@ export async function databaseTimeMs(db: Kysely<Database>): Promise<number> {
   return Number(rows[0]!.now);
 }
 
-/** undefined: another replica is doing it. The lock ends with the connection, even after kill -9. */
-function unlessOthersDo<Value>(
+/** undefined: another replica is doing it. The lock ends with the connection, even after kill -9. Rejects with a StoreError. */
+async function unlessOthersDo<Value>(
   db: Kysely<Database>,
   lock: bigint,
   work: (connection: Kysely<Database>) => Promise<Value>,
 ): Promise<Value | undefined> {
-  return db.connection().execute(async (connection) => {
-    const { rows } = await sql<{ isOurs: boolean }>`select pg_try_advisory_lock(${lock}) as "isOurs"`.execute(
-      connection,
-    );
-    if (rows[0]?.isOurs !== true) return undefined;
-    try {
-      return await work(connection);
-    } catch (error) {
-      throw storeErrorOf(error);
-    } finally {
-      await sql`select pg_advisory_unlock(${lock})`.execute(connection).catch(() => {});
-    }
-  });
+  try {
+    return await db.connection().execute(async (connection) => {
+      const { rows } = await sql<{ isOurs: boolean }>`select pg_try_advisory_lock(${lock}) as "isOurs"`.execute(
+        connection,
+      );
+      if (rows[0]?.isOurs !== true) return undefined;
+      try {
+        return await work(connection);
+      } finally {
+        await giveBack(connection, sql`select pg_advisory_unlock(${lock})`);
+      }
+    });
+  } catch (error) {
+    throw storeErrorOf(error);
+  }
 }
 
 async function follow(options: PostgresFeedOptions): Promise<Feed> {
@@ -279,7 +281,7 @@ function alone<Value>(db: Kysely<Database>, work: () => Promise<Value>): Promise
     try {
       return await work();
     } finally {
-      await sql`select pg_advisory_unlock(${aloneLock})`.execute(connection).catch(() => {});
+      await giveBack(connection, sql`select pg_advisory_unlock(${aloneLock})`);
     }
   });
 }

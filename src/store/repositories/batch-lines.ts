@@ -224,12 +224,22 @@ async function addCounts(
 const recoveredAtOnce = 500;
 
 /**
- * Ends the runs of processes that are gone. What the ledger has charged is complete; all else runs again. Returns how many lines still
- * run, at living processes. `endsWaits`: lines that wait need not any more. Who is gone is looked up before what is charged: a process that is gone charges nothing afterwards.
+ * Ends the runs of processes that are gone, and those of this one that are not in `running`: it was not told that it had claimed them.
+ * What the ledger has charged is complete; all else runs again. Returns how many lines still run, at living processes. `endsWaits`: lines that wait need not any more. Who is gone is looked up before what is charged: a process that is gone charges nothing afterwards.
  */
 export async function recoverLines(
   db: Db,
-  { id, self, endsWaits }: { readonly id: string; readonly self: Uint8Array; readonly endsWaits: boolean },
+  {
+    id,
+    self,
+    running: known,
+    endsWaits,
+  }: {
+    readonly id: string;
+    readonly self: Uint8Array;
+    readonly running: readonly number[];
+    readonly endsWaits: boolean;
+  },
 ): Promise<number> {
   if (endsWaits)
     await db
@@ -245,7 +255,10 @@ export async function recoverLines(
       .select(['line', 'owner'])
       .where('batchId', '=', id)
       .where(isRunning)
-      .where((is) => isDead(is, self))
+      .where((is) => is.or([isDead(is, self), is('owner', '=', self)]))
+      .$if(known.length > 0, (lines) =>
+        lines.where((is) => is.or([is('owner', '<>', self), is('line', 'not in', known)])),
+      )
       .orderBy('line')
       .limit(recoveredAtOnce)
       .execute();
