@@ -8,8 +8,9 @@ import { built } from '../../support/built.ts';
 import { slowness } from '../../support/busy.ts';
 import { until, type TestService } from '../../support/service.ts';
 import { customer, openReplica } from './fixture.ts';
-import { replicasOf } from './replica-service.ts';
+import { replicasOf, serviceOn } from './replica-service.ts';
 import { PostgresServer } from './server.ts';
+import { Wire } from './wire.ts';
 
 const lineCount = 600;
 /** Two of three charges take longer than requests wait for them: a kill meets some that are not decided. */
@@ -57,6 +58,23 @@ test(`a batch of ${lineCount} lines, run by three replicas of which two are kill
   const batch = await client.when(id, isOver, 240_000);
   await assertEachLineOnce(batch, customIds, { client, ledger, credit });
   await one.verify();
+});
+
+test('a claim that is carried out without an answer leaves no line behind', async (t) => {
+  const wire = await Wire.open(server.port);
+  t.after(() => wire.close());
+  const service = serviceOn(wire.url(await server.databaseWithTables()));
+  t.after(() => service.dispose());
+  await service.start();
+  const client = new BatchClient(service);
+  wire.loseAnswerTo = 'free_line';
+  const { id } = await client.of(['a', 'b', 'c'].map((customId) => chatLine(customId, 'x')));
+  const batch = await client.when(id, isOver, 60_000);
+  assert.deepEqual(
+    [wire.lost, batch.status, batch.request_counts],
+    [1, 'completed', { total: 3, completed: 3, failed: 0 }],
+  );
+  await service.verify();
 });
 
 /** What the planner may choose on another day, with other statistics. */
