@@ -1,5 +1,6 @@
 /** How stories (stories.ts) are played: each step is asked until it is answered, with the same ids, as its caller does. */
 import assert from 'node:assert/strict';
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { AccountLedger, Transfer, UsageRow } from '../../src/store/ledger.ts';
 import { systemAccounts } from '../../src/store/ledger.ts';
 import type { Repositories } from '../../src/store/repositories/repositories.ts';
@@ -43,11 +44,20 @@ export class Stage {
   /** Whether the process that plays has died. */
   readonly isOver: () => boolean;
 
-  constructor(store: StoryStore, free: MemoryBalances, tag: string, isOver = (): boolean => false) {
+  /** Before a step is asked again. */
+  readonly pause: (tries: number) => Promise<unknown>;
+
+  constructor(
+    store: StoryStore,
+    free: MemoryBalances,
+    tag: string,
+    { isOver = (): boolean => false, pause = (tries: number): Promise<unknown> => sleep(tries) } = {},
+  ) {
     this.store = store;
     this.free = free;
     this.tag = tag;
     this.isOver = isOver;
+    this.pause = pause;
   }
 
   get account(): string {
@@ -131,7 +141,7 @@ export async function ask(step: Step, stage: Stage, { isAgain = false } = {}): P
       const isPassing = error instanceof StoreError && passing.includes(error.code);
       if (!isPassing || tries === triesMax || stage.isOver()) throw error;
       stage.isAgain = true;
-      await new Promise((resolve) => setTimeout(resolve, tries));
+      await stage.pause(tries);
     }
   }
 }

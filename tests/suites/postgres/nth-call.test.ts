@@ -63,7 +63,9 @@ class Scenery {
   /** The rows after a run of the story in which a call fails. */
   async run(story: Story, fault: WireFault | undefined, call: number): Promise<readonly string[]> {
     const { store, free, wire, db } = this;
-    const stage = new Stage(store, free, `ab${String(++this.#runs).padStart(4, '0')}`);
+    const quiet = (): Promise<void> => until(async () => (await locksIn(db)) <= this.#locks, 10_000);
+    // A session whose connection broke has its locks until the server notices: till then its work is being done elsewhere.
+    const stage = new Stage(store, free, `ab${String(++this.#runs).padStart(4, '0')}`, { pause: quiet });
     for (const step of story.before) await ask(step, stage);
     wire.arm(fault, call);
     try {
@@ -71,7 +73,7 @@ class Scenery {
     } finally {
       wire.disarm();
     }
-    await until(async () => (await locksIn(db)) <= this.#locks, 10_000);
+    await quiet();
     assert.deepEqual((await verifyLedger(db, { owned: true })).differences, []);
     return await rowsOf(db, stage.tag);
   }
@@ -112,7 +114,7 @@ for (const story of stories) {
   test(story.name, async (t) => {
     let scenery = await Scenery.open();
     const rows = await scenery.run(story, undefined, 0);
-    let faults = 0;
+    let met = 0;
     let isOver = false;
     let call = 0;
     while (!isOver) {
@@ -125,11 +127,11 @@ for (const story of stories) {
         }
         const found = await scenery.run(story, fault, call).catch((error: unknown) => error);
         assert.deepEqual(found, rows, `${fault} at call ${call}`);
-        isOver = !scenery.wire.hasFailed;
-        faults++;
+        if (scenery.wire.hasFailed) met++;
+        else isOver = true;
       }
     }
     await scenery.close();
-    t.diagnostic(`${call - 1} calls, ${faults} faults`);
+    t.diagnostic(`${call - 1} calls, ${met} faults`);
   });
 }
