@@ -61,6 +61,7 @@ export function mishapsOf(story: Story): Promise<void>[] {
         return;
       case 'clock':
         scheduler.setClock(scheduler.between(-8_000, 20_000));
+        scheduler.note(`it is ${new Date(scheduler.wallMs).toISOString()}`);
         return;
       case 'day':
         scheduler.setClock(scheduler.pick([-3_600_000, 3_600_000, 86_400_000]));
