@@ -14,7 +14,7 @@ export function withSchemaLock<Value>(
     try {
       return await work(connection);
     } finally {
-      await giveBack(
+      await releaseLock(
         connection,
         sql`select set_config('lock_timeout', '0', false), pg_advisory_unlock(${migrationLock})`,
       );
@@ -23,7 +23,7 @@ export function withSchemaLock<Value>(
 }
 
 /** Runs the statement that gives a session's lock back. If it fails, the session ends with its locks: the pool would keep both. */
-export async function giveBack(connection: Kysely<Database>, statement: RawBuilder<unknown>): Promise<void> {
+export async function releaseLock(connection: Kysely<Database>, statement: RawBuilder<unknown>): Promise<void> {
   await statement
     .execute(connection)
     .catch(() => sql`select pg_terminate_backend(pg_backend_pid())`.execute(connection))

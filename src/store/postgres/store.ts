@@ -34,7 +34,7 @@ import { PostgresFeed, type PostgresFeedOptions } from './feed.ts';
 import { PostgresLedger, type PostgresLedgerOptions } from './ledger.ts';
 import { PostgresLimitLeases } from './limit-leases.ts';
 import { PostgresPeers } from './peers.ts';
-import { giveBack, withSchemaLock } from './schema-lock.ts';
+import { releaseLock, withSchemaLock } from './schema-lock.ts';
 import { isWorthAnotherTry, sqlState, storeErrorOf } from './postgres-error.ts';
 import { databaseNow } from './statements.ts';
 
@@ -256,7 +256,7 @@ async function unlessOthersDo<Value>(
       try {
         return await work(connection);
       } finally {
-        await giveBack(connection, sql`select pg_advisory_unlock(${lock})`);
+        await releaseLock(connection, sql`select pg_advisory_unlock(${lock})`);
       }
     });
   } catch (error) {
@@ -281,7 +281,7 @@ function alone<Value>(db: Kysely<Database>, work: () => Promise<Value>): Promise
     try {
       return await work();
     } finally {
-      await giveBack(connection, sql`select pg_advisory_unlock(${aloneLock})`);
+      await releaseLock(connection, sql`select pg_advisory_unlock(${aloneLock})`);
     }
   });
 }

@@ -159,7 +159,8 @@ for (const story of stories)
     const rows = await scenery.run(story, undefined, 0);
     let [statement, met] = [0, 0];
     for (let isOver = false; !isOver;) {
-      statement++;
+      // Stories with a database for each run would take minutes.
+      statement += story.isAlone === true && !isWhole ? 7 : 1;
       for (const fault of waysOf(statement)) {
         if (story.isAlone === true) {
           scenery.close();
@@ -172,5 +173,5 @@ for (const story of stories)
       }
     }
     scenery.close();
-    t.diagnostic(`${statement - 1} statements, ${met} faults`);
+    t.diagnostic(`${met} faults before statement ${statement}`);
   });

@@ -118,7 +118,8 @@ for (const story of stories) {
     let isOver = false;
     let call = 0;
     while (!isOver) {
-      call++;
+      // Stories with a database for each run would take minutes.
+      call += story.isAlone === true && !isWhole ? 3 : 1;
       for (const fault of waysOf(call, story)) {
         // Otherwise all runs are on one store, whose pool and sessions have met all earlier faults.
         if (story.isAlone === true) {
@@ -132,6 +133,6 @@ for (const story of stories) {
       }
     }
     await scenery.close();
-    t.diagnostic(`${call - 1} calls, ${met} faults`);
+    t.diagnostic(`${met} faults before call ${call}`);
   });
 }
