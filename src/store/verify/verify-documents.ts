@@ -51,10 +51,10 @@ export async function verifyDocuments(db: Kysely<Database>, report: Report): Pro
 
 type Row = Readonly<Record<'account_id' | 'corrects' | 'kind', string>> & {
   readonly total: bigint;
-  /** Of a receipt. */
+  /** Only receipts have them. */
   readonly topup_id?: string | null;
   readonly method?: string;
-  /** Of an invoice. */
+  /** Only statements and credit notes have it. */
   readonly closing?: bigint;
 };
 

@@ -283,7 +283,7 @@ function listCost(row: UsageFigures): bigint {
   return (millionths + 999_999n) / 1_000_000n;
 }
 
-const houses: ReadonlySet<string> = new Set(Object.values(systemAccounts));
+const systemIds: ReadonlySet<string> = new Set(Object.values(systemAccounts));
 
 /** M4: credits − debits − usage = available + what is leased, for each account and in total. */
 async function compareBalances(
@@ -313,7 +313,7 @@ async function compareBalances(
       total += balance;
       const expected = (net.get(id) ?? 0n) - (cost.get(id) ?? 0n);
       if (balance !== expected) report({ accountId: id, what: 'balance', expected, found: balance });
-      if ((kind === 0n) === houses.has(id))
+      if ((kind === 0n) === systemIds.has(id))
         report({ accountId: id, what: 'kind', expected: kind === 0n ? 'of the service' : '0', found: kind });
       if (kind === 0n && available < -credit_limit) {
         report({ accountId: id, what: 'balance', expected: `at least ${-credit_limit}`, found: available }); // I2
