@@ -3,7 +3,6 @@ import { join } from 'node:path';
 import type { Page } from 'playwright-core';
 import { sql } from 'kysely';
 
-import { hourMs } from '../src/platform/calendar/time-zone.ts';
 import { openConnection } from '../src/store/sqlite/connection.ts';
 import { kyselyOn } from '../src/store/sqlite/dialect.ts';
 import { openBrowser } from '../tests/suites/browser/browser.ts';

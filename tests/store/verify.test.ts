@@ -376,4 +376,35 @@ test('days of many accounts are compared in the zone of each, also where clocks 
   }
 });
 
+test('requests that end before the first one began, on a clock that was set back, are in every sum', async (t) => {
+  const file = join(temporaryFolder(t), 'right.db');
+  const store = await openStore(t, file);
+  await customer(store, 'acct_a', balance);
+  const hour = now - 5 - 40 * hourMs;
+  for (const [startedAt, endedAt] of [
+    [hour + 3_000, hour + 4_000],
+    [hour - 5_000, hour - 4_000],
+    [hour - 9 * hourMs, hour - 9 * hourMs + 1_000],
+    // Another day, so that the days before it are summed.
+    [now - 3 * hourMs, now - 3 * hourMs + 1],
+  ] as const)
+    await store.ledger.settle(usage('acct_a', 7n, { requestId: uuid(), startedAt, endedAt, tags: '["red"]' }));
+  await store.repositories.recomputeUsageHours({ now });
+  while ((await store.repositories.recomputeUsageDays({})).isMore);
+  await store.close();
+  assert.deepEqual(await differencesOf(file, false), []);
+  const connection = openConnection(file);
+  for (const [table, sum] of Object.entries({
+    usage_hour: 28,
+    usage_tag_hour: 28,
+    usage_tier_hour: 28,
+    usage_day: 21,
+    usage_tag_day: 21,
+  })) {
+    const [{ cost }] = connection.prepare(`select sum(cost) as cost from ${table}`).all() as [{ cost: unknown }];
+    assert.equal(String(cost), String(sum), table);
+  }
+  closeConnection(connection);
+});
+
 const accountOf = (zone: string): string => `acct_${zone.replaceAll(/\W/g, '')}`;

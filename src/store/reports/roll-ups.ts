@@ -10,6 +10,7 @@ import { keptSinceOf } from '../retention/retention.ts';
 import {
   addSums,
   closedBefore,
+  endedSince,
   hourOfAll,
   listOf,
   quarterColumns,
@@ -260,9 +261,7 @@ export function sumUsageByHour(db: Db, from: number, to: number, { everywhere = 
 
 async function missedSince(db: Db): Promise<number> {
   const closed = await closedBefore(db);
-  if (closed > 0) return closed;
-  const first = await db.selectFrom('usage').select('started_at').orderBy('request_id').limit(1).executeTakeFirst();
-  return first === undefined ? Number.MAX_SAFE_INTEGER : Math.floor(Number(first.started_at) / hourMs) * hourMs;
+  return closed > 0 ? closed : ((await endedSince(db)) ?? Number.MAX_SAFE_INTEGER);
 }
 
 async function storedHours(db: Db, from: number, to: number): Promise<readonly bigint[]> {

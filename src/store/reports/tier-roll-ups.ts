@@ -10,6 +10,7 @@ import { latencyRange } from './latency-buckets.ts';
 import {
   closedBefore,
   dayOfAll,
+  endedSince,
   hourOfAll,
   latencyDaysBefore,
   sumsOf,
@@ -39,9 +40,9 @@ const dayOf = (at: number): number => at - (at % dayMs);
 
 /** When the first request with a row that stays may have ended, at a full hour or day. */
 async function firstTime(db: Db, unit: number): Promise<number> {
-  const first = await db.selectFrom('usage').select('started_at').orderBy('request_id').limit(1).executeTakeFirst();
-  if (first === undefined) return Number.MAX_SAFE_INTEGER;
-  return Math.floor(Math.max(Number(first.started_at), await keptSinceOf(db)) / unit) * unit;
+  const since = await endedSince(db);
+  if (since === undefined) return Number.MAX_SAFE_INTEGER;
+  return Math.floor(Math.max(since, await keptSinceOf(db)) / unit) * unit;
 }
 
 const rowsAtOnce = 500;

@@ -72,6 +72,15 @@ export async function closedBefore(
   return row === undefined ? 0 : Number(row.hour) + hourMs;
 }
 
+/**
+ * A full hour before which no request has ended; undefined: there is none. It is a day before the first one began, because a clock may be set back
+ * while no hour is summed yet, and requests then end before that.
+ */
+export async function endedSince(db: Kysely<Database>): Promise<number | undefined> {
+  const first = await db.selectFrom('usage').select('started_at').orderBy('request_id').limit(1).executeTakeFirst();
+  return first === undefined ? undefined : Math.floor(Number(first.started_at) / hourMs) * hourMs - 24 * hourMs;
+}
+
 /** The day of usage_latency_day, by the index over the days of all accounts. */
 export const dayOfAll = sql<bigint>`day + 0`;
 

@@ -8,6 +8,7 @@ import {
   addSums,
   closedBefore,
   dayOfAll,
+  endedSince,
   hourOfAll,
   latencyDaysBefore,
   sumColumns,
@@ -166,8 +167,7 @@ async function compareOlder(db: Db, { keptSince, older }: RollUpOptions, report:
 
 /** The earliest hour in any of the tables. */
 async function firstHour(db: Db): Promise<number> {
-  const used = await db.selectFrom('usage').select('started_at').orderBy('request_id').limit(1).executeTakeFirst();
-  const times = [used?.started_at];
+  const times: (bigint | number | undefined)[] = [await endedSince(db)];
   for (const table of ['usage_hour', 'usage_tag_hour'] as const)
     times.push((await db.selectFrom(table).select('hour').orderBy(hourOfAll).limit(1).executeTakeFirst())?.hour);
   const known = times.filter((time) => time !== undefined).map(Number);

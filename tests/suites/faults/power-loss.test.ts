@@ -56,8 +56,9 @@ function callsIn(trace: string): readonly Call[] {
         return [{ kind: 'sync', file }];
       case 'unlink':
         return [{ kind: 'remove', file }];
+      default:
+        return [];
     }
-    return [];
   });
 }
 

@@ -110,7 +110,10 @@ export class FaultyWire {
           case 'cut-after':
             isAnswerLost = true;
             break;
-          default:
+          case '40001':
+          case '53100':
+          case '55P03':
+          case '57014':
             database.write(query(`do $$ begin raise exception 'as the test wants' using errcode = '${fault}'; end $$`));
             return;
         }
