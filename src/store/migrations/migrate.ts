@@ -20,6 +20,7 @@ import { accountViews } from './110-account-views.ts';
 import { usageByTier } from './111-usage-by-tier.ts';
 import { modelBudgets } from './112-model-budgets.ts';
 import { tierMultiples } from './113-tier-multiples.ts';
+import { endedUsage } from './114-ended-usage.ts';
 import type { Step } from './step.ts';
 
 /** The first schema that can be upgraded: a database without steps was created with everything up to here. */
@@ -40,6 +41,7 @@ export const steps: Record<string, Step> = {
   '111-usage-by-tier': usageByTier,
   '112-model-budgets': modelBudgets,
   '113-tier-multiples': tierMultiples,
+  '114-ended-usage': endedUsage,
 };
 
 export const migrationNames = (): readonly string[] => [baseline, ...Object.keys(steps)];

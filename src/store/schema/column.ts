@@ -96,6 +96,8 @@ export interface Index {
   readonly on: readonly string[] | string;
   readonly where?: string;
   readonly isUnique?: boolean;
+  /** PostgreSQL alone: what ranges of pages have (BRIN). Tiny; for a column in whose order the rows come. */
+  readonly isOfRanges?: boolean;
 }
 
 /** The names of keys, checks and indexes are the part after the table's name and `_`. */

@@ -27,7 +27,9 @@ export function createTable(name: TableName, dialect: SchemaDialect): readonly s
   const isPartitioned = dialect === 'postgres' && partitionedBy !== undefined;
   return [
     `create${dialect === 'postgres' && facts.isUnlogged === true ? ' unlogged' : ''} table "${name}" (${body.join(', ')})${isPartitioned ? ` partition by range ("${partitionedBy}")` : storage(tables[name], dialect)}`,
-    ...Object.keys(indexes).map((suffix) => createIndex(name, suffix)),
+    ...Object.entries(indexes).flatMap(([suffix, index]) =>
+      dialect === 'sqlite' && 'isOfRanges' in index ? [] : [createIndex(name, suffix)],
+    ),
     ...(facts.isImmutable === true
       ? immutable(name, dialect, { isPartitioned, mayBeDeleted: facts.mayBeDeleted })
       : []),
@@ -38,10 +40,11 @@ export function createIndex(name: TableName, suffix: string): string {
   const { indexes = {} }: Table['facts'] = tables[name].facts;
   const index = indexes[suffix];
   if (index === undefined) throw new Error(`${name} has no index ${suffix}`);
-  const { on, where, isUnique = false } = 'on' in index ? index : { on: index };
+  const { on, where, isUnique = false, isOfRanges = false } = 'on' in index ? index : { on: index };
   const what = typeof on === 'string' ? on : quoted(on);
+  const [using, settings] = isOfRanges ? [' using brin', ' with (autosummarize = on)'] : ['', ''];
   return (
-    `create${isUnique ? ' unique' : ''} index "${name}_${suffix}" on "${name}" (${what})` +
+    `create${isUnique ? ' unique' : ''} index "${name}_${suffix}" on "${name}"${using} (${what})${settings}` +
     (where === undefined ? '' : ` where ${where}`)
   );
 }

@@ -321,6 +321,8 @@ const usage = table(
     },
     indexes: {
       account: ['account_id', 'ended_at'],
+      // An hour of all accounts: SQLite goes from account to account, which takes PostgreSQL a scan of the whole month.
+      ended: { on: ['ended_at'], isOfRanges: true },
       // 48 bits are not unique: lookups by the public id are limited to one account.
       client_id: { on: ['account_id', 'client_id'], where: 'client_id is not null' },
       // With the cost, so that the sum of a batch reads the index alone.

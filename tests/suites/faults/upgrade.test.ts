@@ -26,8 +26,8 @@ import { TestService, scriptedModel, until } from '../../support/service.ts';
 const config = scriptedModel('- say: [ { text: "one two three" } ]');
 const secret = 'a secret of thirty-two characters';
 const ask = { model: 'demo', messages: [{ role: 'user', content: 'hello' }] };
-const [earlier, newest] = ['100-baseline', '113-tier-multiples'];
-const stepsBetween = 13;
+const [earlier, newest] = ['100-baseline', '114-ended-usage'];
+const stepsBetween = 14;
 
 const dataOf = (service: TestService): string => join(service.folder, 'data');
 const fileOf = (service: TestService): string => join(dataOf(service), 'tokenhouse.db');
