@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
 import { pages } from '../../src/account-api/report-request.ts';
+import { shownTicks } from '../../web/src/components/axis.ts';
 import { seriesMax, topSeries } from '../../web/src/components/series.ts';
 import { bucketsMax, spanBefore, spanOf, widthOf } from '../../web/src/pages/usage/filter.ts';
 import { modelsOf } from '../../web/src/pages/usage/receipt.ts';
@@ -110,4 +111,24 @@ test('a chart begins where the usage does, and has a few bars', () => {
   assert.equal(firstUsed([group(...long(29))]), 23);
   assert.equal(firstUsed([group(0, 0, 1)]), 0);
   assert.equal(firstUsed([]), 0);
+});
+
+test('what is counted has whole figures at the axis; of nothing there is only that', () => {
+  for (const [values, proposed, shown] of [
+    [[1], [0, 0.2, 0.4, 0.6, 0.8, 1], [0, 1]],
+    [
+      [0, 3, 1],
+      [0, 0.5, 1, 1.5, 2, 2.5, 3],
+      [0, 1, 2, 3],
+    ],
+    [[60], [0, 20, 40, 60], [0, 20, 40, 60]],
+    [
+      [0.25, 1],
+      [0, 0.5, 1],
+      [0, 0.5, 1],
+    ],
+    [[0, 0], [0, 0.5, 1], [0]],
+    [[], [0, 0.5, 1], [0]],
+  ] as const)
+    assert.deepEqual(shownTicks(values, proposed), shown, values.join(' '));
 });

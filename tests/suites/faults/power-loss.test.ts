@@ -56,6 +56,7 @@ function callsIn(trace: string): readonly Call[] {
         return [{ kind: 'sync', file }];
       case 'unlink':
         return [{ kind: 'remove', file }];
+      case undefined:
       default:
         return [];
     }

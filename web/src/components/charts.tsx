@@ -10,8 +10,7 @@ import type { ReactNode } from 'react';
 
 import type { AppTexts } from '../app/messages/en.ts';
 import { useText } from '../i18n/text.ts';
-import { axisOf } from './axis.ts';
-import type { Axis } from './axis.ts';
+import { shownTicks } from './axis.ts';
 import { ChartPoints } from './chart-points.tsx';
 import { seriesColor } from './series.ts';
 import type { ChartSeries } from './series.ts';
@@ -37,13 +36,16 @@ const margin = { top: 8, right: 4, bottom: 20 };
 /** Of the figures at the axis, about. */
 const characterWidth = 6.6;
 
-interface Frame extends Axis {
+interface Frame {
   readonly width: number;
   readonly height: number;
   /** Where the bars begin: the longest figure of the axis is before it. */
   readonly left: number;
   readonly x: ReturnType<typeof scaleBand<number>>;
   readonly stacked: readonly StackedSeries<number, number>[];
+  /** Values at the axis. */
+  readonly ticks: readonly number[];
+  readonly y: ReturnType<typeof scaleLinear<number>>;
 }
 
 /** Bars, stacked where there are several series. */
@@ -255,7 +257,8 @@ function frameOf(
   const tops = isApart
     ? series.flatMap(({ values }) => values.filter((value) => !Number.isNaN(value)))
     : stacked.flatMap((layer) => layer.map(([, to]) => to));
-  const { y, ticks } = axisOf(tops, [height - margin.bottom, margin.top]);
+  const y = scaleLinear([0, Math.max(0, ...tops) || 1], [height - margin.bottom, margin.top]).nice(4);
+  const ticks = shownTicks(tops, y.ticks(4));
   const left = 14 + Math.ceil(characterWidth * Math.max(...ticks.map((tick) => format(tick).length)));
   const x = scaleBand<number>(rows, [left, Math.max(left + 1, width - margin.right)]).padding(0.2);
   return { width, height, left, ticks, x, y, stacked };
