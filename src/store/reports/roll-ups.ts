@@ -6,6 +6,7 @@
 import { sql, type Insertable, type Kysely, type Selectable } from 'kysely';
 import type { Database } from '../database.ts';
 import { hourMs, nextDay, startOfDay } from '../../platform/calendar/time-zone.ts';
+import { inOrderOfTime } from '../one-moment.ts';
 import { keptSinceOf } from '../retention/retention.ts';
 import {
   addSums,
@@ -49,8 +50,10 @@ export async function recomputeUsageHours(
 }
 
 async function writeHours(db: Db, from: number, to: number): Promise<number> {
-  const sums = await sumUsageByHour(db, from, to);
-  const labelled = await sumTagsByHour(db, from, to);
+  const { sums, labelled } = await inOrderOfTime(db, async (moment) => ({
+    sums: await sumUsageByHour(moment, from, to),
+    labelled: await sumTagsByHour(moment, from, to),
+  }));
   const hours = [...new Set([...sums.map((sum) => sum.hour), ...(await storedHours(db, from, to))])];
   // In order, since all hours up to the last one written count as complete.
   hours.sort((one, other) => Number(one) - Number(other));

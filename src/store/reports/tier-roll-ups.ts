@@ -5,6 +5,7 @@
 import { sql, type Kysely, type RawBuilder, type Selectable } from 'kysely';
 import { hourMs } from '../../platform/calendar/time-zone.ts';
 import type { Database } from '../database.ts';
+import { inOrderOfTime } from '../one-moment.ts';
 import { keptSinceOf } from '../retention/retention.ts';
 import { latencyRange } from './latency-buckets.ts';
 import {
@@ -48,7 +49,7 @@ async function firstTime(db: Db, unit: number): Promise<number> {
 const rowsAtOnce = 500;
 
 async function writeHours(db: Db, from: number, to: number): Promise<void> {
-  const sums = await sumTiersByHour(db, from, to);
+  const sums = await inOrderOfTime(db, (moment) => sumTiersByHour(moment, from, to));
   // In order, because all hours up to the last one written count as complete.
   const hours = [...new Set(sums.map(({ hour }) => hour))].sort((one, other) => Number(one - other));
   for (const hour of hours) {
@@ -65,7 +66,7 @@ async function writeHours(db: Db, from: number, to: number): Promise<void> {
 }
 
 async function writeDay(db: Db, day: number): Promise<void> {
-  const rows = await latenciesOfDay(db, day);
+  const rows = await inOrderOfTime(db, (moment) => latenciesOfDay(moment, day));
   if (rows.length === 0) return;
   await db.transaction().execute(async (transaction) => {
     await transaction.deleteFrom('usage_latency_day').where(dayOfAll, '=', BigInt(day)).execute();

@@ -1,7 +1,7 @@
-import { PostgresAdapter, sql, type Kysely } from 'kysely';
+import type { Kysely } from 'kysely';
 import type { Database } from '../database.ts';
 import { systemAccounts, type Ending, type TransferKind } from '../ledger.ts';
-import { inOneMoment } from '../one-moment.ts';
+import { inOrderOfTime } from '../one-moment.ts';
 import { leased } from '../repositories/accounts.ts';
 import { isInMonthsOf } from '../reports/usage-months.ts';
 import { verifyHeads } from './verify-heads.ts';
@@ -40,8 +40,7 @@ const byBytes = { first: new Uint8Array(0), size: pageRows };
  * service.
  */
 export function verifyLedger(db: Kysely<Database>, options: VerifyOptions): Promise<Verification> {
-  return inOneMoment(db, async (moment) => {
-    if (db.getExecutor().adapter instanceof PostgresAdapter) await readInOrder(moment);
+  return inOrderOfTime(db, async (moment) => {
     const differences: Difference[] = [];
     const report = (difference: Difference): void => {
       if (differences.length < differencesMax) differences.push(difference);
@@ -61,13 +60,6 @@ export function verifyLedger(db: Kysely<Database>, options: VerifyOptions): Prom
     return { differences, accounts, transfers: transfers.count, usageRows: usage.count, prunedRequests, hours };
   });
 }
-
-/**
- * Rows lie in the order of their end, which PostgreSQL does not count on: it would read a whole month for each of its days. And it would compile each
- * statement for a second.
- */
-const readInOrder = (moment: Kysely<Database>): Promise<unknown> =>
-  sql`select set_config('random_page_cost', '1.1', true), set_config('jit', 'off', true)`.execute(moment);
 
 type Report = (difference: Difference) => void;
 
