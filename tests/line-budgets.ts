@@ -5,7 +5,7 @@
  */
 export const lineBudgets: Readonly<Record<string, number>> = {
   src: 5,
-  'src/account-api': 12742,
+  'src/account-api': 12799,
   'src/accounts': 4820,
   'src/app': 5827,
   'src/billing': 7035,
@@ -21,7 +21,7 @@ export const lineBudgets: Readonly<Record<string, number>> = {
   'src/inference/engine-builds': 414,
   'src/inference/engines': 19943,
   'src/inference/files': 1016,
-  'src/inference/http': 3066,
+  'src/inference/http': 3074,
   'src/inference/images': 485,
   'src/inference/model-files': 2462,
   'src/inference/openapi': 1376,

@@ -69,7 +69,8 @@ export function createAccountHost(
     const path = mark < 0 ? target : target.slice(0, mark);
     const query = mark < 0 ? '' : target.slice(mark + 1);
     const asked: Asked = { request, response, path, query, publicId, refuse, failed };
-    if (path.startsWith('/v1/')) {
+    // A page from the database: the API's limits are its own.
+    if (path.startsWith('/v1/') || path === '/heads') {
       const elsewhere = noAccountRoute(path, options.inferenceUrl(request.headers.host));
       if (elsewhere === undefined) api.answer({ request, response, path, query, publicId }).catch(failed);
       else refuse(elsewhere);

@@ -5,6 +5,8 @@ import { chargeOf, errorTable } from '../platform/errors.ts';
 import type { ErrorCode, ErrorRow } from '../platform/errors.ts';
 import { errorExamples } from '../platform/error-examples.ts';
 import type { ErrorExample } from '../platform/error-examples.ts';
+import type { SignedHead } from '../store/proofs/prove-row.ts';
+import type { PublicKey } from '../store/proofs/signing-keys.ts';
 
 /** The list of error codes, printed from the table. */
 export function errorIndexPage(): string {
@@ -90,6 +92,39 @@ key. The operator of this server adds it on the command line:</p>
 <pre>npx tokenhouse credits grant --account &lt;account id&gt; --dollars 5.00</pre>
 <p>It can be spent as soon as it is there. <a href="/docs">Documentation</a></p>`,
   );
+
+interface HeadsList {
+  readonly data: readonly SignedHead[];
+  readonly next_after?: string | undefined;
+  readonly keys: readonly PublicKey[];
+}
+
+/** The signed days, newest first, and the keys to check them with. `after`: the date that was asked for. */
+export function headsPage({ data, next_after: next, keys }: HeadsList, after: string | undefined): string {
+  const code = (text: string): string => `<code>${escaped(text)}</code>`;
+  const days = data.map(
+    (head) => `<h2><a href="/v1/heads/${escaped(head.date)}">${escaped(head.date)}</a></h2>
+<dl><dt>Root</dt><dd>${code(head.root)}</dd>
+<dt>Previous</dt><dd>${head.previous === null ? 'None: this is the first signed day.' : code(head.previous)}</dd>
+<dt>Signed</dt><dd>${code(new Date(Number(head.signed_at)).toISOString())} with the key ${code(head.key_id)}</dd>
+<dt>Signature</dt><dd>${code(head.signature)}</dd></dl>`,
+  );
+  const shownKeys = keys.map((key) => `<dt>${code(key.id)}</dt><dd>${code(key.public_key)}</dd>`);
+  const links = [
+    ...(after === undefined ? [] : ['<a href="/heads">Newest days</a>']),
+    ...(next === undefined ? [] : [`<a href="/heads?after=${escaped(next)}">Earlier days</a>`]),
+    `<a href="/v1/heads${after === undefined ? '' : `?after=${escaped(after)}`}">This page as JSON</a>`,
+  ];
+  const none = after === undefined ? 'No day is signed yet.' : 'No earlier day is signed.';
+  return page(
+    'Signed days',
+    `<p>Each day of this service is signed at 01:00 UTC of the next one. What was charged for a request on a signed day cannot be changed without
+being noticed by whoever kept the day's head. <a href="/docs/receipts">How to check a receipt with it</a></p>
+${days.length === 0 ? `<p>${none}</p>` : days.join('\n')}
+<p>${links.join(' · ')}</p>
+${shownKeys.length === 0 ? '' : `<h2>Public keys</h2>\n<p>Ed25519, in hex, oldest first. Keep them, and the heads: those of later must agree with them.</p>\n<dl>${shownKeys.join('\n')}</dl>\n`}`,
+  );
+}
 
 const demoStates: Readonly<Record<DemoCheckout['status'], string>> = {
   open: 'Not paid yet',

@@ -119,7 +119,7 @@ export interface AnswerOf {
 export interface AccountRoute {
   readonly method: 'get' | 'post' | 'put' | 'patch' | 'delete';
   /** For example `/v1/keys/{id}`; a segment is fixed or a parameter. */
-  readonly path: `/v1/${string}`;
+  readonly path: `/v1/${string}` | '/heads';
   readonly operationId: string;
   readonly tag: string;
   readonly summary: string;

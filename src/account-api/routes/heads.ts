@@ -1,10 +1,12 @@
 import Type from 'typebox';
 
 import { ApiError } from '../../platform/errors.ts';
+import { pageHeaders } from '../../platform/html.ts';
 import { shownKey } from '../../store/proofs/signing-keys.ts';
 import { notThere } from '../input.ts';
-import { everyRole, route } from '../route.ts';
-import type { AccountRoute } from '../route.ts';
+import { headsPage } from '../pages.ts';
+import { everyRole, Reply, route } from '../route.ts';
+import type { AccountRoute, Call } from '../route.ts';
 import { visibleUsage } from '../visible-usage.ts';
 import { listSchema, nullable, pageLimit, pageQuery } from '../wire.ts';
 import { notKept } from './usage.ts';
@@ -40,6 +42,7 @@ const proofSchema = Type.Object({
 
 const tag = 'Usage';
 const datePattern = '^\\d{4}-\\d\\d-\\d\\d$';
+const after = Type.Optional(Type.String({ pattern: datePattern }));
 
 /** Signed days, for everybody, and proofs of single requests (decision 065). */
 export const headRoutes: readonly AccountRoute[] = [
@@ -52,7 +55,7 @@ export const headRoutes: readonly AccountRoute[] = [
     description:
       'The signed heads of all days of this service, newest first, and all public keys that have ever signed one. Keep them: what is signed cannot be changed later without being noticed.',
     access: 'anyone',
-    query: Type.Object({ ...pageQuery, after: Type.Optional(Type.String({ pattern: datePattern })) }),
+    query: Type.Object({ ...pageQuery, after }),
     answers: [
       {
         status: 200,
@@ -60,16 +63,20 @@ export const headRoutes: readonly AccountRoute[] = [
         schema: Type.Object({ ...listSchema(headSchema).properties, keys: Type.Array(keySchema) }),
       },
     ],
-    handle: async ({ query: { limit: asked, after }, services }) => {
-      const { repositories } = services.operations;
-      const limit = pageLimit(asked);
-      const before = after === undefined ? undefined : dayOf(after);
-      const heads = await repositories.listDayHeads({ before, limit: limit + 1 });
-      const keys = (await repositories.listSigningKeys({})).map(shownKey);
-      const data = heads.slice(0, limit);
-      const more = heads.length > limit ? { has_more: true, next_after: data.at(-1)!.date } : { has_more: false };
-      return { object: 'list', data, ...more, keys };
-    },
+    handle: async ({ query, services }) => await listedHeads(query, services),
+  }),
+  route({
+    method: 'get',
+    path: '/heads',
+    operationId: 'getHeadsPage',
+    tag,
+    summary: 'Get the page of signed days',
+    description: 'What `/v1/heads` lists, for people: HTML without scripts.',
+    access: 'anyone',
+    query: Type.Object({ after }),
+    answers: [{ status: 200, description: 'The page.', contentType: 'text/html' }],
+    handle: async ({ query, services }) =>
+      new Reply(200, pageHeaders, headsPage(await listedHeads(query, services), query.after)),
   }),
   route({
     method: 'get',
@@ -116,6 +123,20 @@ export const headRoutes: readonly AccountRoute[] = [
     },
   }),
 ];
+
+/** A page of heads, and all keys. */
+async function listedHeads(
+  { limit: asked, after: date }: { readonly limit?: number | undefined; readonly after?: string | undefined },
+  { operations: { repositories } }: Call['services'],
+) {
+  const limit = pageLimit(asked);
+  const before = date === undefined ? undefined : dayOf(date);
+  const heads = await repositories.listDayHeads({ before, limit: limit + 1 });
+  const keys = (await repositories.listSigningKeys({})).map(shownKey);
+  const data = heads.slice(0, limit);
+  const more = heads.length > limit ? { has_more: true, next_after: data.at(-1)!.date } : { has_more: false };
+  return { object: 'list', data, ...more, keys };
+}
 
 /** NaN for a date that is none, which no head has. */
 function dayOf(date: string): number {

@@ -50,7 +50,15 @@ export const accountSegments: ReadonlySet<string> = new Set([
   ],
   ...['server', 'usage', 'webhook_deliveries', 'webhook_endpoints', 'webhooks'],
 ]);
-const accountPages: ReadonlySet<string> = new Set(['docs', 'metrics', 'sign-in', 'sign-up', 'topup', 'welcome']);
+const accountPages: ReadonlySet<string> = new Set([
+  'docs',
+  'heads',
+  'metrics',
+  'sign-in',
+  'sign-up',
+  'topup',
+  'welcome',
+]);
 
 /** The 404 of the inference host: says where to go, if the path shows what was meant. Repeats nothing of the path. */
 export function noInferenceRoute(path: string, accountUrl: string): ApiError {
@@ -74,7 +82,7 @@ export function noAccountRoute(path: string, inferenceUrl: string | undefined): 
       `Models are called at the inference host: use ${inferenceUrl ?? 'its address, and there '}${meant}.`,
     );
   const [, first = ''] = path.split('/');
-  return accountSegments.has(first) ? notHere(`Use /v1/${first}.`) : undefined;
+  return accountSegments.has(first) && !accountPages.has(path.slice(1)) ? notHere(`Use /v1/${first}.`) : undefined;
 }
 
 /** The inference route that a client with a wrong base URL meant. */

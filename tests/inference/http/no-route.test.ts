@@ -41,11 +41,15 @@ test('a request for a route of the other host gets where that is', async () => {
   assert.ok((await reported(service.url, '/v1/keys')).includes(`use ${service.accountUrl}/v1/keys.`));
   assert.ok((await reported(service.url, '/v1/credits/topups')).includes(`use ${service.accountUrl}/v1/credits.`));
   assert.ok((await reported(service.url, '/topup', 'GET')).includes(`${service.accountUrl}/topup.`));
+  for (const { path } of accountRoutes)
+    if (!path.startsWith('/v1/'))
+      assert.ok((await reported(service.url, path, 'GET')).includes(`${service.accountUrl}${path}.`), path);
+  assert.match(await reported(service.accountUrl, '/heads/2026-11-28', 'GET'), /Use \/v1\/heads\./);
   assert.match(await reported(service.accountUrl, '/keys'), /Use \/v1\/keys\./);
 });
 
 test('the inference host knows every route of the account host', () => {
-  const segments = new Set(accountRoutes.map(({ path }) => path.split('/')[2]!));
+  const segments = new Set(accountRoutes.flatMap(({ path }) => /^\/v1\/([^/]+)/.exec(path)?.[1] ?? []));
   // `/v1/models/prices` lies below a route of its own.
   segments.delete('models');
   assert.deepEqual([...accountSegments].toSorted(), [...segments].toSorted());

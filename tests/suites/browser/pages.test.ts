@@ -16,7 +16,7 @@ describe('every page', () => {
     test(look.name, async (t) => {
       const browser = await openBrowser(t);
       const person = await Person.at(browser, look, [service.accountUrl, service.url]);
-      for (const path of ['/', '/docs/errors']) await person.open(service.accountUrl + path);
+      for (const path of ['/', '/docs/errors', '/heads']) await person.open(service.accountUrl + path);
       for (const code of Object.keys(errorTable)) await person.open(`${service.accountUrl}/docs/errors/${code}`);
       await person.open(`${service.accountUrl}/nothing`, 404);
       await person.open(service.url);
