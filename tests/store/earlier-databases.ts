@@ -55,13 +55,25 @@ export function usedWith(secret: string, dialect: 'sqlite' | 'postgres'): string
     ),
     ...running,
     `insert into ${schema}.invoice (id, account_id, kind, number, year, sequence, month, corrects, period_start, period_end, issued_at, total, closing, data)
-       values ('inv_1', ${first}, 'statement', 'TH-2026-000001', 2026, 1, '2026-09', '', 1788220800000, 1790812800000, 1790820000000, 3203, 1500000007, '{}')`,
+       select 'inv_1', id, 'statement', 'TH-2026-000001', 2026, 1, '2026-09', '', 1788220800000, 1790812800000, 1790820000000, 3203, 1500000007,
+         '{"totalMicrocents":"3203","account":{"id":"' || id || '"},"statement":${statement}}' from ${schema}.account where name = 'first account'`,
     `insert into ${schema}.replica (id, heartbeat_at) values (${process}, 1795472812600)`,
     ...(dialect === 'sqlite' ? [] : leased),
   ]
     .map((statement) => `${statement};`)
     .join('\n');
 }
+
+/** What the statement prints of sums. */
+const statement = JSON.stringify({
+  openingMicrocents: '1500003210',
+  earlierMicrocents: '0',
+  lines: [{ microcents: '3203' }],
+  usageMicrocents: '3203',
+  refundsMicrocents: '0',
+  movements: [],
+  closingMicrocents: '1500000007',
+});
 
 /** So many rows that nothing counts, for a migration that takes long enough to be killed in the middle. */
 export const idleLeases = (schema: 'main' | 'public', zero: string): string =>

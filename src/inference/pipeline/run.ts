@@ -136,7 +136,9 @@ export async function run(
       settling?.end();
       settled = receipt;
       learnLength(serving.order, receipt, serving.pool);
-      await deliver(closing);
+      // An await of what is no promise makes two.
+      const last = deliver(closing);
+      if (last instanceof Promise) await last;
     } catch (error) {
       engineMs ??= performance.now() - askedMs;
       if (signal.aborted) {
