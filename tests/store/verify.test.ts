@@ -380,13 +380,14 @@ test('requests that end before the first one began, on a clock that was set back
   const file = join(temporaryFolder(t), 'right.db');
   const store = await openStore(t, file);
   await customer(store, 'acct_a', balance);
-  const hour = now - 5 - 40 * hourMs;
+  // Noon of a day that is over, whatever time it is.
+  const hour = Math.floor(now / (24 * hourMs)) * 24 * hourMs - 60 * hourMs;
   for (const [startedAt, endedAt] of [
     [hour + 3_000, hour + 4_000],
     [hour - 5_000, hour - 4_000],
     [hour - 9 * hourMs, hour - 9 * hourMs + 1_000],
     // Another day, so that the days before it are summed.
-    [now - 3 * hourMs, now - 3 * hourMs + 1],
+    [hour + 17 * hourMs, hour + 17 * hourMs + 1],
   ] as const)
     await store.ledger.settle(usage('acct_a', 7n, { requestId: uuid(), startedAt, endedAt, tags: '["red"]' }));
   await store.repositories.recomputeUsageHours({ now });
