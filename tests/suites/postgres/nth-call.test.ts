@@ -118,7 +118,7 @@ for (const story of stories) {
     let call = 0;
     while (!isOver) {
       // Stories with a database for each run would take minutes.
-      call += story.isAlone === true && !isWhole ? 7 : 1;
+      call += story.isAlone === true && !isWhole ? 41 : 1;
       for (const fault of waysOf(call)) {
         // Otherwise all runs are on one store, whose pool and sessions have met all earlier faults.
         if (story.isAlone === true) {
