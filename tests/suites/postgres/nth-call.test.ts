@@ -109,7 +109,8 @@ async function locksIn(db: Kysely<Database>): Promise<number> {
   return rows[0]!.count;
 }
 
-for (const story of stories) {
+// Stories with a database for each run take minutes here: on SQLite they are always played.
+for (const story of stories.filter(({ isAlone = false }) => isWhole || !isAlone)) {
   test(story.name, async (t) => {
     let scenery = await Scenery.open();
     const rows = await scenery.run(story, undefined, 0);
@@ -117,8 +118,7 @@ for (const story of stories) {
     let isOver = false;
     let call = 0;
     while (!isOver) {
-      // Stories with a database for each run would take minutes.
-      call += story.isAlone === true && !isWhole ? 41 : 1;
+      call++;
       for (const fault of waysOf(call)) {
         // Otherwise all runs are on one store, whose pool and sessions have met all earlier faults.
         if (story.isAlone === true) {
