@@ -26,12 +26,12 @@ export const lineBudgets: Readonly<Record<string, number>> = {
   'src/inference/model-files': 2462,
   'src/inference/openapi': 1376,
   'src/inference/output-parsers': 1885,
-  'src/inference/pipeline': 6794,
+  'src/inference/pipeline': 6792,
   'src/inference/routing': 2667,
   'src/notifications': 591,
   'src/platform': 7519,
   'src/prove': 1260,
-  'src/store': 22789,
+  'src/store': 22779,
   'src/tax': 150,
 };
 

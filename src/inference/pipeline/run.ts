@@ -125,8 +125,7 @@ export async function run(
         }
       }
       engineMs = performance.now() - askedMs;
-      // The reader has left; what has been delivered is charged (see below).
-      if (!serving.isRead) return;
+      if (!serving.isRead) return; // what has been delivered is charged (see below)
       if (!serving.meter.complete) throw endedEarly();
       const receipt = receiptOf(serving, serving.meter.cutByCredit ? 'credit' : 'finished', null);
       const closing = serving.meter.closing();
@@ -136,9 +135,8 @@ export async function run(
       settling?.end();
       settled = receipt;
       learnLength(serving.order, receipt, serving.pool);
-      // An await of what is no promise makes two.
       const last = deliver(closing);
-      if (last instanceof Promise) await last;
+      if (last instanceof Promise) await last; // an await of what is none makes two
     } catch (error) {
       engineMs ??= performance.now() - askedMs;
       if (signal.aborted) {

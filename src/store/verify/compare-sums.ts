@@ -7,9 +7,7 @@ import {
   type SumColumn,
   type Sums,
 } from '../reports/usage-expressions.ts';
-import type { Difference } from './difference.ts';
-
-export type Report = (difference: Difference) => void;
+import type { Report } from './difference.ts';
 
 /** A row of a roll-up. */
 export type Row = Sums &

@@ -7,3 +7,5 @@ export interface Difference {
   readonly expected: bigint | string;
   readonly found: bigint | string;
 }
+
+export type Report = (difference: Difference) => void;

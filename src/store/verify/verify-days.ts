@@ -7,7 +7,8 @@ import { sql, type Kysely, type Selectable, type SqlBool } from 'kysely';
 import { hourMs, nextDay, quarterMs, startOfDay } from '../../platform/calendar/time-zone.ts';
 import type { Database } from '../database.ts';
 import { addSums, quarters, sumColumns, type Sums } from '../reports/usage-expressions.ts';
-import { compare, nameOf, type Report, type Row } from './compare-sums.ts';
+import { compare, nameOf, type Row } from './compare-sums.ts';
+import type { Report } from './difference.ts';
 import { pagesByKey } from './pages.ts';
 
 type Db = Kysely<Database>;

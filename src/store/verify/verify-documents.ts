@@ -3,9 +3,7 @@ import type { Kysely } from 'kysely';
 import type { Database } from '../database.ts';
 import { documentNumber } from '../repositories/numbered-documents.ts';
 import { pagesByKey } from './pages.ts';
-import type { Difference } from './difference.ts';
-
-type Report = (difference: Difference) => void;
+import type { Report } from './difference.ts';
 
 const pageRows = 500;
 

@@ -18,11 +18,10 @@ import {
 import { hex, treeRoot } from '../proofs/merkle.ts';
 import { listSigningKeys } from '../proofs/signing-keys.ts';
 import { uuidText } from '../../platform/ids/uuid.ts';
-import type { Difference } from './difference.ts';
+import type { Report } from './difference.ts';
 import { pagesByKey } from './pages.ts';
 
 type Db = Kysely<Database>;
-type Report = (difference: Difference) => void;
 
 const straysMax = 1000;
 type Head = Selectable<Database['usage_head']>;

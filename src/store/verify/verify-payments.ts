@@ -4,17 +4,10 @@ import { rowsOn } from '../schema/codec.ts';
 import { systemAccounts } from '../ledger.ts';
 import { recordedProvider } from '../recordings.ts';
 import { pagesByKey } from './pages.ts';
+import type { Report } from './difference.ts';
 import { verifyDocuments } from './verify-documents.ts';
 import { promotionUnused } from '../repositories/promotions.ts';
 import { uuidText } from '../../platform/ids/uuid.ts';
-
-/** Like `Difference` in verify.ts. */
-type Report = (difference: {
-  readonly accountId: string | null;
-  readonly what: string;
-  readonly expected: bigint | string;
-  readonly found: bigint | string;
-}) => void;
 
 const pageRows = 1000;
 

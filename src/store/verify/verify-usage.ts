@@ -14,7 +14,8 @@ import {
   sumColumns,
   type Sums,
 } from '../reports/usage-expressions.ts';
-import { compare, nameOf, type Report, type Row } from './compare-sums.ts';
+import { compare, nameOf, type Row } from './compare-sums.ts';
+import type { Report } from './difference.ts';
 import { compareDays } from './verify-days.ts';
 
 type Db = Kysely<Database>;

@@ -8,7 +8,7 @@ import { verifyHeads } from './verify-heads.ts';
 import { verifyPayments } from './verify-payments.ts';
 import { retentionOf } from '../retention/retention.ts';
 import { labelsIn, OlderUsage, verifyRollUps } from './verify-usage.ts';
-import type { Difference } from './difference.ts';
+import type { Difference, Report } from './difference.ts';
 import { pagesByKey } from './pages.ts';
 import { BudgetTotals } from './verify-budgets.ts';
 import { timeOfUuid, uuidText } from '../../platform/ids/uuid.ts';
@@ -42,7 +42,7 @@ const byBytes = { first: new Uint8Array(0), size: pageRows };
 export function verifyLedger(db: Kysely<Database>, options: VerifyOptions): Promise<Verification> {
   return inOrderOfTime(db, async (moment) => {
     const differences: Difference[] = [];
-    const report = (difference: Difference): void => {
+    const report: Report = (difference) => {
       if (differences.length < differencesMax) differences.push(difference);
     };
     const transfers = await sumTransfers(moment, report);
@@ -60,8 +60,6 @@ export function verifyLedger(db: Kysely<Database>, options: VerifyOptions): Prom
     return { differences, accounts, transfers: transfers.count, usageRows: usage.count, prunedRequests, hours };
   });
 }
-
-type Report = (difference: Difference) => void;
 
 const kinds: Readonly<Record<TransferKind, true>> = {
   topup: true,

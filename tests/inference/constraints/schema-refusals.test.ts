@@ -172,59 +172,22 @@ const inlined: readonly (readonly [name: string, schema: unknown, expected: unkn
   ],
   [
     'below every keyword',
-    {
-      ...Object.fromEntries(
-        [
-          'items',
-          'additionalItems',
-          'contains',
-          'additionalProperties',
-          'propertyNames',
-          'unevaluatedItems',
-          'unevaluatedProperties',
-          'not',
-          'if',
-          'then',
-          'else',
-        ].map((keyword) => [keyword, { $ref: '#/$defs/a' }]),
-      ),
-      ...Object.fromEntries(
-        ['prefixItems', 'allOf', 'anyOf', 'oneOf'].map((keyword) => [keyword, [true, { $ref: '#/$defs/a' }]]),
-      ),
-      ...Object.fromEntries(
-        ['properties', 'patternProperties', 'dependentSchemas', 'dependencies'].map((keyword) => [
-          keyword,
-          { items: { $ref: '#/$defs/a' }, b: ['c'] },
-        ]),
-      ),
-      $defs: { a: integer },
-    },
-    {
-      ...Object.fromEntries(
-        [
-          'items',
-          'additionalItems',
-          'contains',
-          'additionalProperties',
-          'propertyNames',
-          'unevaluatedItems',
-          'unevaluatedProperties',
-          'not',
-          'if',
-          'then',
-          'else',
-        ].map((keyword) => [keyword, integer]),
-      ),
-      ...Object.fromEntries(['prefixItems', 'allOf', 'anyOf', 'oneOf'].map((keyword) => [keyword, [true, integer]])),
-      ...Object.fromEntries(
-        ['properties', 'patternProperties', 'dependentSchemas', 'dependencies'].map((keyword) => [
-          keyword,
-          { items: integer, b: ['c'] },
-        ]),
-      ),
-    },
+    { ...belowEveryKeyword({ $ref: '#/$defs/a' }), $defs: { a: integer } },
+    belowEveryKeyword(integer),
   ],
 ];
+
+/** A schema with this one below each keyword that has schemas. */
+function belowEveryKeyword(schema: object): object {
+  const at = (keywords: readonly string[], value: unknown): object =>
+    Object.fromEntries(keywords.map((keyword) => [keyword, value]));
+  return {
+    ...at(['items', 'additionalItems', 'contains', 'additionalProperties', 'propertyNames'], schema),
+    ...at(['unevaluatedItems', 'unevaluatedProperties', 'not', 'if', 'then', 'else'], schema),
+    ...at(['prefixItems', 'allOf', 'anyOf', 'oneOf'], [true, schema]),
+    ...at(['properties', 'patternProperties', 'dependentSchemas', 'dependencies'], { items: schema, b: ['c'] }),
+  };
+}
 
 const faulty: readonly (readonly [name: string, schema: unknown, message: string])[] = [
   ['remote', { $ref: 'https://example.com/s.json' }, ' at #: a remote $ref is not supported.'],
