@@ -24,6 +24,7 @@ export function inMonthsOf(
 
 /** Whether a query by a request's end finds its key in the months it searches: false if a clock was far off. */
 export function isInMonthsOf(endedAt: number, keyMs: number): boolean {
+  if (keyMs <= endedAt && endedAt - keyMs <= longestRequestMs) return true; // Nearly all, without a calendar.
   const { fromMs, toMs } = monthsOf(endedAt);
   return fromMs <= keyMs && keyMs < toMs;
 }
