@@ -51,7 +51,7 @@ export async function recomputeUsageHours(
 
 async function writeHours(db: Db, from: number, to: number): Promise<number> {
   const { sums, labelled } = await inOrderOfTime(db, async (moment) => ({
-    sums: await sumUsageByHour(moment, from, to),
+    sums: await sumUsageByHour(moment, from, to).execute(),
     labelled: await sumTagsByHour(moment, from, to),
   }));
   const hours = [...new Set([...sums.map((sum) => sum.hour), ...(await storedHours(db, from, to))])];
@@ -237,7 +237,7 @@ const addQuarters = (one: QuarterSums, other: QuarterSums): QuarterSums =>
   ) as QuarterSums;
 
 /**
- * Sums usage rows by the hours of a span: one row for each account, hour, model and key. An account's rows are together, so that they share
+ * The query that sums usage rows by the hours of a span: one row for each account, hour, model and key. An account's rows are together, so that they share
  * a PostgreSQL page, and a report of a week reads 168 pages instead of one for each row. `everywhere`: includes rows whose key lies in an
  * unexpected month.
  */
@@ -258,7 +258,6 @@ export function sumUsageByHour(db: Db, from: number, to: number, { everywhere = 
       .select(quarterSumsOfUsage)
       .groupBy(['account_id', hour, 'model_id', 'key_id'])
       .orderBy('account_id')
-      .execute()
   );
 }
 

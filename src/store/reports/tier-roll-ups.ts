@@ -2,7 +2,7 @@
  * Sums of usage by service tier and ending (`usage_tier_hour`), and how long requests took (`usage_latency_day`). Both are recomputed from
  * usage as the hours of roll-ups.ts, and each has its own end, so that a database of an earlier version is added up from its first row.
  */
-import { sql, type Kysely, type RawBuilder, type Selectable } from 'kysely';
+import { sql, type Kysely, type RawBuilder } from 'kysely';
 import { hourMs } from '../../platform/calendar/time-zone.ts';
 import type { Database } from '../database.ts';
 import { inOrderOfTime } from '../one-moment.ts';
@@ -16,7 +16,6 @@ import {
   latencyDaysBefore,
   sumsOf,
   tierOfRow,
-  type Sums,
 } from './usage-expressions.ts';
 import { inMonthsOf } from './usage-months.ts';
 
@@ -49,7 +48,7 @@ async function firstTime(db: Db, unit: number): Promise<number> {
 const rowsAtOnce = 500;
 
 async function writeHours(db: Db, from: number, to: number): Promise<void> {
-  const sums = await inOrderOfTime(db, (moment) => sumTiersByHour(moment, from, to));
+  const sums = await inOrderOfTime(db, (moment) => sumTiersByHour(moment, from, to).execute());
   // In order, because all hours up to the last one written count as complete.
   const hours = [...new Set(sums.map(({ hour }) => hour))].sort((one, other) => Number(one - other));
   for (const hour of hours) {
@@ -94,19 +93,14 @@ function rowsBetween(db: Db, from: number, to: number, { everywhere = false }: S
     .select(['account_id', 'model_id', 'key_id', 'ending', tierOfRow.as('tier')]);
 }
 
-export function sumTiersByHour(
-  db: Db,
-  from: number,
-  to: number,
-  searched: Searched = {},
-): Promise<readonly (Sums & Pick<Selectable<Database['usage_tier_hour']>, 'hour' | (typeof groups)[number]>)[]> {
+/** A query, as `sumUsageByHour`. */
+export function sumTiersByHour(db: Db, from: number, to: number, searched: Searched = {}) {
   const hour = sql<bigint>`ended_at - ended_at % ${sql.lit(hourMs)}`;
   return rowsBetween(db, from, to, searched)
     .select(hour.as('hour'))
     .select(sumsOf(sql`count(*)`))
     .groupBy(['account_id', hour, 'model_id', 'key_id', tierOfRow, 'ending'])
-    .orderBy('account_id')
-    .execute();
+    .orderBy('account_id');
 }
 
 /** The two times that are counted, by the letter of their ranges in `counts`. */

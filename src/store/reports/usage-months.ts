@@ -29,6 +29,18 @@ export function isInMonthsOf(endedAt: number, keyMs: number): boolean {
   return fromMs <= keyMs && keyMs < toMs;
 }
 
+/** The month of a key's time, ms since 1970, the end exclusive. */
+export const monthOfKey = (keyMs: number): { readonly fromMs: number; readonly toMs: number } => ({
+  fromMs: startOfUtcMonth(keyMs),
+  toMs: startOfUtcMonth(keyMs, 1),
+});
+
+/** The same as `isInMonthsOf`, as a condition on rows whose keys are of one month. */
+export function endedInMonthOf(keyMs: number): RawBuilder<SqlBool> {
+  const { fromMs, toMs } = monthOfKey(keyMs);
+  return sql`(ended_at >= ${BigInt(fromMs - clockSlackMs)} and ended_at < ${BigInt(toMs + longestRequestMs)})`;
+}
+
 function monthsOf(endedAt: number): { readonly fromMs: number; readonly toMs: number } {
   return {
     fromMs: Math.max(0, startOfUtcMonth(endedAt - longestRequestMs)),
@@ -38,5 +50,7 @@ function monthsOf(endedAt: number): { readonly fromMs: number; readonly toMs: nu
 
 /** The smallest six-byte prefix of keys from that millisecond on: the same bytes that bound a partition. */
 export function keyBound(ms: number): Uint8Array {
+  // The month of the last six bytes ends after them.
+  if (ms >= 2 ** 48) return new Uint8Array(17).fill(0xff);
   return Uint8Array.from(Buffer.from(ms.toString(16).padStart(12, '0'), 'hex'));
 }

@@ -1,17 +1,17 @@
 import type { Kysely } from 'kysely';
 import type { Database } from '../database.ts';
-import { systemAccounts, type Ending, type TransferKind } from '../ledger.ts';
+import { systemAccounts, type TransferKind } from '../ledger.ts';
 import { inOrderOfTime } from '../one-moment.ts';
 import { leased } from '../repositories/accounts.ts';
-import { isInMonthsOf } from '../reports/usage-months.ts';
 import { verifyHeads } from './verify-heads.ts';
 import { verifyPayments } from './verify-payments.ts';
 import { retentionOf } from '../retention/retention.ts';
-import { labelsIn, OlderUsage, verifyRollUps } from './verify-usage.ts';
+import { add, refuseLabels, sumRows, type RowTotals } from './verify-rows.ts';
+import { verifyRollUps } from './verify-usage.ts';
 import type { Difference, Report } from './difference.ts';
 import { pagesByKey } from './pages.ts';
 import { BudgetTotals } from './verify-budgets.ts';
-import { timeOfUuid, uuidText } from '../../platform/ids/uuid.ts';
+import { uuidText } from '../../platform/ids/uuid.ts';
 
 export interface Verification {
   /** Empty if every balance and every row is right. At most `differencesMax`. */
@@ -48,7 +48,7 @@ export function verifyLedger(db: Kysely<Database>, options: VerifyOptions): Prom
     const transfers = await sumTransfers(moment, report);
     const budgets = await BudgetTotals.read(moment);
     const { keptSince } = await retentionOf(moment);
-    const usage = await sumUsage(moment, budgets, keptSince, report);
+    const usage = await sumRows(moment, { budgets, keptSince, report });
     const prunedRequests = await addPruned(moment, budgets, usage, report);
     for (const difference of budgets.differences()) report(difference);
     const accounts = await compareBalances(moment, transfers.net, usage.cost, report);
@@ -105,80 +105,11 @@ async function sumTransfers(
   return { net, count };
 }
 
-interface UsageTotals {
-  readonly cost: Map<string, bigint>;
-  readonly count: number;
-  /** Number of rows that a query by time does not find. */
-  readonly strays: number;
-  /** Usage that ended before the retention. */
-  readonly older: OlderUsage;
-}
-
-/** Sums the cost of every account's usage; each row is checked on the way. */
-async function sumUsage(
-  db: Kysely<Database>,
-  budgets: BudgetTotals,
-  keptSince: number,
-  report: Report,
-): Promise<UsageTotals> {
-  const cost = new Map<string, bigint>();
-  const older = new OlderUsage();
-  let count = 0;
-  let strays = 0;
-  const pages = pagesByKey({
-    ...byBytes,
-    read: (after) =>
-      db
-        .selectFrom('usage')
-        .select([
-          'request_id',
-          'account_id',
-          'key_id',
-          'model_id',
-          'tags',
-          'key_budget',
-          'account_budget',
-          'member_budget',
-          'started_at',
-          'ended_at',
-          'prompt_tokens',
-          'cached_tokens',
-          'completion_tokens',
-          'reasoning_tokens',
-          'cost',
-          'uncharged',
-          'hold',
-          'ending',
-          'input_price',
-          'output_price',
-          'cache_read_price',
-        ])
-        .where('request_id', '>', after)
-        .orderBy('request_id'),
-    keyOf: ({ request_id: id }) => Uint8Array.from(id),
-  });
-  for await (const rows of pages) {
-    for (const row of rows) {
-      add(cost, row.account_id, row.cost);
-      budgets.add(row);
-      if (row.ended_at < BigInt(keptSince)) older.add({ ...row, requests: 1n });
-      // The name of each row would be a twentieth of all the work.
-      const reportOf: Report = (fault) =>
-        report({ ...fault, what: `usage ${uuidText(row.request_id)}: ${fault.what}` });
-      refuseLabels(row, reportOf);
-      if (!isInMonthsOf(Number(row.ended_at), timeOfUuid(row.request_id))) strays += 1;
-      for (const fault of faultsOf(row)) reportOf({ accountId: row.account_id, ...fault });
-    }
-    count += rows.length;
-  }
-  return { cost, count, strays, older };
-}
-
 /** Adds the sums of removed rows. Resolves with the number of rows. */
 async function addPruned(
   db: Kysely<Database>,
   budgets: BudgetTotals,
-  { cost, older }: Pick<UsageTotals, 'cost' | 'older'>,
+  { cost, older }: Pick<RowTotals, 'cost' | 'older'>,
   report: Report,
 ): Promise<number> {
   let count = 0n;
@@ -196,88 +127,6 @@ async function addPruned(
       count += row.requests;
     }
   return Number(count);
-}
-
-function refuseLabels(
-  { account_id: accountId, tags }: { readonly account_id: string; readonly tags: string | null },
-  report: Report,
-): void {
-  if (labelsIn(tags) === undefined) report({ accountId, what: 'tags', expected: 'a list of texts', found: tags! });
-}
-
-interface UsageFigures {
-  readonly started_at: bigint;
-  readonly ended_at: bigint;
-  readonly prompt_tokens: bigint;
-  readonly cached_tokens: bigint;
-  readonly completion_tokens: bigint;
-  readonly reasoning_tokens: bigint;
-  readonly cost: bigint;
-  readonly uncharged: bigint;
-  readonly hold: bigint;
-  readonly ending: string;
-  readonly input_price: bigint;
-  readonly output_price: bigint;
-  readonly cache_read_price: bigint;
-}
-
-/** The faults of a single usage row. */
-function* faultsOf(row: UsageFigures): Generator<{ what: string; expected: string | bigint; found: string | bigint }> {
-  const charge = chargeOf[row.ending as Ending];
-  if (charge === undefined) yield { what: 'ending', expected: 'one of the table of endings', found: row.ending };
-  if (row.cost < 0n) yield { what: 'cost', expected: 'at least 0', found: row.cost };
-  if (row.cost > row.hold) yield { what: 'cost', expected: `at most the hold of ${row.hold}`, found: row.cost }; // M2
-  if (row.uncharged < 0n) yield { what: 'uncharged', expected: 'at least 0', found: row.uncharged };
-  for (const column of ['prompt_tokens', 'cached_tokens', 'completion_tokens', 'reasoning_tokens'] as const) {
-    if (row[column] < 0n) yield { what: column, expected: 'at least 0', found: row[column] };
-  }
-  if (row.cached_tokens > row.prompt_tokens) {
-    yield {
-      what: 'cached_tokens',
-      expected: `at most the ${row.prompt_tokens} of the prompt`,
-      found: row.cached_tokens,
-    };
-  }
-  if (row.reasoning_tokens > row.completion_tokens) {
-    yield {
-      what: 'reasoning_tokens',
-      expected: `at most the ${row.completion_tokens} of the completion`,
-      found: row.reasoning_tokens,
-    };
-  }
-  if (row.ended_at < row.started_at) {
-    yield { what: 'ended_at', expected: `not before the start at ${row.started_at}`, found: row.ended_at };
-  }
-  // For a crashed request only the hold is known.
-  const list = charge === 'hold' ? row.hold : listCost(row);
-  const cost = charge === 'list' ? (list < row.hold ? list : row.hold) : 0n;
-  if (row.cost !== cost) yield { what: 'cost, from tokens and prices', expected: cost, found: row.cost };
-  if (row.uncharged !== list - cost)
-    yield { what: 'uncharged, from tokens and prices', expected: list - cost, found: row.uncharged };
-}
-
-/** The part of the table of endings (docs/money.md) that applies to an ending. */
-const chargeOf: Readonly<Record<Ending, 'list' | 'nothing' | 'hold'>> = {
-  finished: 'list',
-  credit: 'list',
-  client_left: 'list',
-  reader_stalled: 'list',
-  revoked: 'list',
-  failed: 'nothing',
-  deadline: 'nothing',
-  drained: 'nothing',
-  cancelled: 'nothing',
-  lost: 'nothing',
-  crashed: 'hold',
-};
-
-/** ceil(Σ tokens × price / 10⁶), cached tokens at their own price. Deliberately reimplemented here, because it checks the pricing. */
-function listCost(row: UsageFigures): bigint {
-  const millionths =
-    (row.prompt_tokens - row.cached_tokens) * row.input_price +
-    row.cached_tokens * row.cache_read_price +
-    row.completion_tokens * row.output_price;
-  return (millionths + 999_999n) / 1_000_000n;
 }
 
 const systemIds: ReadonlySet<string> = new Set(Object.values(systemAccounts));
@@ -333,8 +182,4 @@ async function refuseOpenRequests(db: Kysely<Database>, report: Report): Promise
     const what = `open request ${uuidText(row.request_id)}`;
     report({ accountId: row.account_id, what, expected: 'none, because no process runs', found: 'open' });
   }
-}
-
-function add(sums: Map<string, bigint>, key: string, value: bigint): void {
-  sums.set(key, (sums.get(key) ?? 0n) + value);
 }

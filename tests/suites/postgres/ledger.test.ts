@@ -3,10 +3,12 @@ import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { publicIdOf } from '../../../src/platform/ids/uuid.ts';
 import { systemAccounts } from '../../../src/store/ledger.ts';
-import { migrationNames } from '../../../src/store/migrations/migrate.ts';
+import { migrate, migrationNames } from '../../../src/store/migrations/migrate.ts';
+import { kyselyOnPostgres } from '../../../src/store/postgres/dialect.ts';
 import { openPostgresStore } from '../../../src/store/postgres/store.ts';
 import { StoreError } from '../../../src/store/store-error.ts';
 import { chargeback, grant, openRequest, usage, uuid } from '../../store/fixture.ts';
+import { rowsAreJudgedAlike, withoutChecks } from '../../store/judged-rows.ts';
 import { until } from '../../support/service.ts';
 import { assertRight, balanceOf, customer, hold, openReplica, soon } from './fixture.ts';
 import { PostgresServer } from './server.ts';
@@ -233,4 +235,12 @@ test('sums by the hour are the same from usage and from usage_hour, and two jobs
   const [total] = await two.store.repositories.sumUsage(span);
   assert.deepEqual([total?.requests, total?.costMicrocents], [5, 60n]);
   await assertRight(url);
+});
+
+test('verification finds the rows of usage that have a fault, and adds up as on SQLite', async (t) => {
+  const db = kyselyOnPostgres({ url: await server.createDatabase() }, 1);
+  t.after(() => db.destroy());
+  await migrate(db, 'postgres');
+  await withoutChecks(db, '(like usage)');
+  await rowsAreJudgedAlike(db);
 });
