@@ -110,7 +110,7 @@ async function measureVerification(db: Kysely<Database>, state: State): Promise<
   const begun = performance.now();
   const { differences, usageRows, accounts, transfers, hours } = await verifyLedger(db, { owned: true });
   if (differences.length > 0)
-    throw new Error(`the ledger is wrong: ${JSON.stringify(differences.slice(0, 3), String)}`);
+    throw new Error(`the ledger is wrong: ${differences[0]!.what}`);
   const memory = (process.resourceUsage().maxRSS / 1024).toFixed(0);
   state(
     `verification of ${count(usageRows)} rows of usage, ${count(transfers)} movements, ${count(accounts)} accounts, ${count(hours)} sums by the hour: no difference, ${seconds(begun)}, ${rate(usageRows, begun)}, at most ${memory} MiB of memory`,
@@ -125,7 +125,10 @@ async function measureRetention(db: Kysely<Database>, state: State): Promise<voi
     .insertInto('closed_until')
     .columns(['account_id', 'at'])
     .expression((is) =>
-      is.selectFrom('account').where('kind', '=', 0n).select(['id', sql<bigint>`${BigInt(before)}`.as('at')]),
+      is
+        .selectFrom('account')
+        .where('kind', '=', 0n)
+        .select(['id', sql<bigint>`${BigInt(before)}`.as('at')]),
     )
     .execute();
   let begun = performance.now();
