@@ -109,8 +109,7 @@ async function measureExports(db: Kysely<Database>, state: State): Promise<void>
 async function measureVerification(db: Kysely<Database>, state: State): Promise<void> {
   const begun = performance.now();
   const { differences, usageRows, accounts, transfers, hours } = await verifyLedger(db, { owned: true });
-  if (differences.length > 0)
-    throw new Error(`the ledger is wrong: ${differences[0]!.what}`);
+  if (differences.length > 0) throw new Error(`the ledger is wrong: ${differences[0]!.what}`);
   const memory = (process.resourceUsage().maxRSS / 1024).toFixed(0);
   state(
     `verification of ${count(usageRows)} rows of usage, ${count(transfers)} movements, ${count(accounts)} accounts, ${count(hours)} sums by the hour: no difference, ${seconds(begun)}, ${rate(usageRows, begun)}, at most ${memory} MiB of memory`,
