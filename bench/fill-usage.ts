@@ -4,7 +4,7 @@ import type { Database } from '../src/store/database.ts';
 import { hourMs, quarterMs, startOfDay } from '../src/platform/calendar/time-zone.ts';
 import { quarterColumns, quarters, sumColumns } from '../src/store/reports/usage-expressions.ts';
 import { completeBefore } from '../src/store/reports/roll-ups.ts';
-import { recomputeTiers } from '../src/store/reports/tier-roll-ups.ts';
+import { latencyBounds } from '../src/store/reports/latency-buckets.ts';
 import { say } from './command.ts';
 
 const dayMs = 24 * hourMs;
@@ -20,6 +20,8 @@ export const filledAccounts = 1000;
 
 const rowsAtOnce = 500_000;
 const rollUpDays = 10;
+/** Of every request. */
+const [firstTokenMs, totalMs] = [80, 900];
 
 export interface Filling {
   readonly name: string;
@@ -78,7 +80,7 @@ export async function fillUsage({ name, dialect, db, run, rows, ...which }: Fill
       ${insert(`usage ${columns}`, at, last)}
       select ${id}, 'req_0', ${accountOf(whole([...Array.from({ length: Math.log10(accounts) }, () => u), accounts].join(' * ')))}, 'key_' || (${ofBurst(7)} % 5),
         'model-' || (${ofBurst(99)} % 8), 'chat', 1, ${time}, ${time}, 1800, 600, 200, 50, 11500, 0, 12000, 'finished', 'stop', 0,
-        5000000, 20000000, 2500000, 'bench', 80, 900, case when ${ofBurst(3)} % 4 = 0 then '["tag-' || (${ofBurst(31)} % 20) || '"]' end
+        5000000, 20000000, 2500000, 'bench', ${firstTokenMs}, ${totalMs}, case when ${ofBurst(3)} % 4 = 0 then '["tag-' || (${ofBurst(31)} % 20) || '"]' end
       from numbers`);
   }
   say(`${name}: indexes`);
@@ -115,7 +117,16 @@ export async function fillUsage({ name, dialect, db, run, rows, ...which }: Fill
     `insert into usage_days (account_id, time_zone, until) select id, time_zone, ${until} from account where kind = 0`,
   );
   say(`${name}: sums by tier`);
-  await recomputeTiers(db, { since: 0, until: completeBefore(to - openMs) });
+  const complete = completeBefore(to - openMs);
+  const sums = sumColumns.join(', ');
+  await run(`insert into usage_tier_hour (account_id, hour, model_id, key_id, tier, ending, ${sums})
+    select account_id, hour, model_id, key_id, '', 'finished', ${sums} from usage_hour where hour < ${complete} order by 2, 1`);
+  const range = (ms: number) => latencyBounds.findIndex((bound) => ms < bound);
+  await run(`insert into usage_latency_day (account_id, day, model_id, key_id, tier, ending, counts)
+    select account_id, hour - hour % ${dayMs}, model_id, key_id, '', 'finished',
+      '{"f${range(firstTokenMs)}":' || sum(requests) || ',"t${range(totalMs)}":' || sum(requests) || '}'
+    from usage_hour where hour < ${Math.floor(complete / dayMs) * dayMs}
+    group by 1, 2, 3, 4 order by 2, 1`);
   say(`${name}: balances`);
   await run(`update account set available = movements.amount from (
     select id, sum(amount) as amount from (
