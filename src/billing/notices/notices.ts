@@ -1,7 +1,7 @@
 import { centsText, dollars } from '../../platform/dollars.ts';
 import type { Log } from '../../platform/log.ts';
 import type { Mail, Mailer } from '../../notifications/mail/mailer.ts';
-import type { Notice } from '../../store/repositories/notices.ts';
+import type { DayNotice, Notice } from '../../store/repositories/notices.ts';
 import type { Repositories } from '../../store/repositories/repositories.ts';
 import { nameOf, paperOf, readData } from '../invoices/invoice-document.ts';
 import { readReceipt, receiptNames, receiptPaper } from '../invoices/receipt.ts';
@@ -20,6 +20,8 @@ export interface NoticeServices {
 }
 
 const noticesAtOnce = 50;
+/** So many accounts learn of a signed day before other notices get their turn. */
+const accountsAtOnce = 50;
 /** An event that could not be announced for this long is abandoned. */
 const triedForMs = 7 * 86_400_000;
 
@@ -30,6 +32,8 @@ const triedForMs = 7 * 86_400_000;
 export class Notices {
   readonly #services: NoticeServices;
   #after = '';
+  /** A notice to all accounts that was looked at since the list began has not come to its end. */
+  #isUnfinished = false;
 
   constructor(services: NoticeServices) {
     this.#services = services;
@@ -41,7 +45,10 @@ export class Notices {
     const notices = await repositories.listNotices({ after: this.#after, limit: noticesAtOnce });
     for (const notice of notices) {
       try {
-        await this.#notify(notice);
+        if (!(await this.#notify(notice))) {
+          this.#isUnfinished = true;
+          continue;
+        }
       } catch {
         // Other notices must not wait for it.
         if (now() - notice.at < triedForMs) continue;
@@ -51,15 +58,38 @@ export class Notices {
     }
     const isMore = notices.length === noticesAtOnce;
     this.#after = isMore ? notices.at(-1)!.id : '';
-    return isMore;
+    if (isMore) return true;
+    const isUnfinished = this.#isUnfinished;
+    this.#isUnfinished = false;
+    return isUnfinished;
   }
 
-  async #notify(notice: Notice): Promise<void> {
+  /** False: there are more accounts to tell. */
+  async #notify(notice: Notice): Promise<boolean> {
     const { mailer, events } = this.#services;
+    if (notice.type === 'day_head.signed') return await this.#tellOfDay(notice);
     const data = JSON.parse(notice.data) as Readonly<Record<string, unknown>>;
     if (notice.isWebhook) await events.emit(notice.accountId, notice.type as EventType, data, notice.id);
     for (const mail of await this.#mails(notice, data))
       await mailer.send({ ...mail, accountId: notice.accountId, idempotencyKey: `${notice.id}:${mail.to}` });
+    return true;
+  }
+
+  /**
+   * Tells the next accounts of a signed day. A process that dies midway, or another one beside it, tells some of them again, with the same
+   * ids: an endpoint gets each once.
+   */
+  async #tellOfDay({ id, data }: Notice): Promise<boolean> {
+    const { repositories, events } = this.#services;
+    const { date, after } = JSON.parse(data) as DayNotice;
+    const head = await repositories.getDayHead({ day: Date.parse(date) });
+    if (head === undefined) throw new Error(`there is no head of ${date}`);
+    const accounts = await repositories.accountsWithEndpoints({ after, limit: accountsAtOnce });
+    for (const accountId of accounts) await events.emit(accountId, 'day_head.signed', head, `${id}_${accountId}`);
+    if (accounts.length < accountsAtOnce) return true;
+    const next: DayNotice = { date, after: accounts.at(-1)! };
+    await repositories.advanceNotice({ id, from: data, data: JSON.stringify(next) });
+    return false;
   }
 
   async #mails(

@@ -13,6 +13,7 @@ export const eventTypes = [
   'key.revoked',
   'invoice.issued',
   'receipt.issued',
+  'day_head.signed',
   'ping',
 ] as const;
 export type EventType = (typeof eventTypes)[number];

@@ -4,7 +4,9 @@
  */
 import type { Kysely, Selectable } from 'kysely';
 import type { Database } from '../database.ts';
+import { addDayNotice } from '../repositories/notices.ts';
 import { completeBefore } from '../reports/roll-ups.ts';
+import { rowsOn } from '../schema/codec.ts';
 import { accountHeadHash, dateOf, dayHeadHash, type DayHead } from './forms.ts';
 import {
   countByDay,
@@ -95,23 +97,27 @@ export async function closeDay(
 /** Days that begin before this time are complete, and will be signed. */
 export const completeDays = (now: number): number => Math.floor(completeBefore(now) / dayMs) * dayMs;
 
-/** Adds a signed head. Concurrent signers have signed the same root: the first one's signature stays. */
+/** Adds a signed head, and what announces it. Concurrent signers have signed the same root: the first one's signature stays, and is announced. */
 export async function addDayHead(
   db: Db,
   { head, signature }: { readonly head: DayHead; readonly signature: string },
 ): Promise<void> {
-  await db
-    .insertInto('day_head')
-    .values({
-      day: Date.parse(head.date),
-      root: bytesOf(head.root),
-      previous: head.previous === null ? null : bytesOf(head.previous),
-      key_id: head.key_id,
-      signed_at: Number(head.signed_at),
-      signature: bytesOf(signature),
-    })
-    .onConflict((conflict) => conflict.column('day').doNothing())
-    .execute();
+  const signedAt = Number(head.signed_at);
+  await db.transaction().execute(async (transaction) => {
+    const { numInsertedOrUpdatedRows } = await transaction
+      .insertInto('day_head')
+      .values({
+        day: Date.parse(head.date),
+        root: bytesOf(head.root),
+        previous: head.previous === null ? null : bytesOf(head.previous),
+        key_id: head.key_id,
+        signed_at: signedAt,
+        signature: bytesOf(signature),
+      })
+      .onConflict((conflict) => conflict.column('day').doNothing())
+      .executeTakeFirst();
+    if (numInsertedOrUpdatedRows === 1n) await addDayNotice(rowsOn(transaction), { date: head.date, at: signedAt });
+  });
 }
 
 export const dayHeadOf = (row: Selectable<Database['day_head']>): DayHead => ({

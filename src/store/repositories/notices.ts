@@ -18,6 +18,38 @@ export async function addNotice(transaction: Db, notice: Notice): Promise<void> 
   await transaction.insertInto('notice').values(notice).execute();
 }
 
+/** The notice of a signed day, which is for all accounts: one row, however many there are, so that the transaction of the head is short. */
+export interface DayNotice {
+  readonly date: string;
+  /** The last account that has its event. */
+  readonly after: string;
+}
+
+/** Runs in the transaction that adds the head of the day. */
+export async function addDayNotice(
+  transaction: Db,
+  { date, at }: { readonly date: string; readonly at: number },
+): Promise<void> {
+  await addNotice(transaction, {
+    id: `evt_day_${date}`,
+    // Of no account: erasing one must not take it from the others.
+    accountId: '',
+    type: 'day_head.signed',
+    data: JSON.stringify({ date, after: '' } satisfies DayNotice),
+    recipients: nobody,
+    isWebhook: true,
+    at,
+  });
+}
+
+/** Says how far a notice to all accounts has come, unless another process has said so since `from`, its data then, was read. */
+export async function advanceNotice(
+  db: Db,
+  { id, from, data }: { readonly id: string; readonly from: string; readonly data: string },
+): Promise<void> {
+  await db.updateTable('notice').set({ data }).where('id', '=', id).where('data', '=', from).execute();
+}
+
 /** Oldest first, by id. */
 export async function listNotices(
   db: Db,

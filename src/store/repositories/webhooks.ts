@@ -59,6 +59,23 @@ export async function listWebhookEndpoints(
   return await query.execute();
 }
 
+/** Accounts that have an active endpoint, in the order of their ids. */
+export async function accountsWithEndpoints(
+  db: Db,
+  { after, limit }: { readonly after: string; readonly limit: number },
+): Promise<readonly string[]> {
+  const rows = await db
+    .selectFrom('webhook_endpoint')
+    .select('accountId')
+    .distinct()
+    .where('status', '=', 'active')
+    .where('accountId', '>', after)
+    .orderBy('accountId')
+    .limit(limit)
+    .execute();
+  return rows.map(({ accountId }) => accountId);
+}
+
 /** Finds an endpoint in one account or any. */
 export async function getWebhookEndpoint(
   db: Db,

@@ -16,6 +16,7 @@ const eventTexts = {
   'key.revoked': 'evKeyRevoked',
   'invoice.issued': 'evInvoice',
   'receipt.issued': 'evReceipt',
+  'day_head.signed': 'evDayHead',
   ping: 'evPing',
 } as const satisfies Readonly<Record<EventType, keyof AlertTexts>>;
 

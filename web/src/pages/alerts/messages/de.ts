@@ -55,6 +55,7 @@ const de: Translated<AlertTexts> = {
   evKeyRevoked: 'ein Schlüssel ist widerrufen',
   evPing: 'ein Test',
   evReceipt: 'ein Beleg ist ausgestellt',
+  evDayHead: 'ein Tag der Nutzung ist signiert',
   evRefundFailed: 'eine Rückzahlung kam nicht an',
   evTopupFailed: 'automatisches Aufladen hat aufgehört',
   failed: 'fehlgeschlagen',

@@ -54,6 +54,7 @@ const en = {
   evKeyRevoked: 'a key is revoked',
   evPing: 'a test',
   evReceipt: 'a receipt is issued',
+  evDayHead: 'a day of usage is signed',
   evRefundFailed: 'a refund did not arrive',
   evTopupFailed: 'automatic top-up has stopped',
   failed: 'failed',

@@ -55,6 +55,7 @@ const zh: Translated<AlertTexts> = {
   evKeyRevoked: '密钥已吊销',
   evPing: '测试',
   evReceipt: '已开具收据',
+  evDayHead: '一天的用量已签名',
   evRefundFailed: '退款未到账',
   evTopupFailed: '自动充值已停止',
   failed: '失败',
