@@ -3,11 +3,16 @@ import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { sql, type Kysely } from 'kysely';
+import { Notices, type NoticeServices } from '../../../src/billing/notices/notices.ts';
+import { WebhookEvents } from '../../../src/notifications/webhooks/events.ts';
+import { UsageHeads } from '../../../src/app/usage-heads.ts';
+import { uuidMaker } from '../../../src/platform/ids/uuid.ts';
 import { copyDatabase } from '../../../src/store/copy/copy-database.ts';
 import type { Database } from '../../../src/store/database.ts';
 import type { UsageRow } from '../../../src/store/ledger.ts';
 import { migrate } from '../../../src/store/migrations/migrate.ts';
 import { kyselyOnPostgres } from '../../../src/store/postgres/dialect.ts';
+import type { Repositories } from '../../../src/store/repositories/repositories.ts';
 import { openConnection } from '../../../src/store/sqlite/connection.ts';
 import { kyselyOn } from '../../../src/store/sqlite/dialect.ts';
 import { temporaryFolder } from '../../store/fixture.ts';
@@ -16,10 +21,13 @@ import {
   completeAt,
   differencesIn,
   everyChangeIsNamed,
+  firstDay,
   keysRotate,
   lateRequestsAreSigned,
   proofsHold,
   requestsInHeads,
+  servicesOf,
+  signedDays,
   signedUsage,
   signUntil,
 } from '../../store/heads.ts';
@@ -92,4 +100,45 @@ test('a copy from SQLite has the same heads, whatever its texts are, and goes on
     [20n, 0n],
     [3n, 0n],
   ]);
+});
+
+test('of two replicas that sign a day at once one announces it, and two that tell of it tell each account once', async (t) => {
+  const url = await server.createDatabase();
+  const replicas = [await openReplica(t, url), await openReplica(t, url)].map(({ store }) => store.repositories);
+  const [repositories] = replicas as [Repositories];
+  const db = kyselyOnPostgres({ url }, 1);
+  t.after(() => db.destroy());
+  await makeAccounts(db, ['acct_a'], []);
+  await addRequests(db, { accountId: 'acct_a', day: 0, count: 20 });
+  const now = completeAt(0);
+  const signers = replicas.map((one) => new UsageHeads({ ...servicesOf(db, now), repositories: one }));
+  await Promise.all(signers.map((one) => one.run(Infinity)));
+  assert.equal(await signedDays(db), 1);
+  const notices = await repositories.listNotices({ after: '', limit: 10 });
+  assert.deepEqual(
+    notices.map(({ id }) => id),
+    [`evt_day_${new Date(firstDay).toISOString().slice(0, 10)}`],
+  );
+  const accounts = Array.from({ length: 120 }, (_, index) => `acct_${String(index).padStart(3, '0')}`);
+  for (const accountId of accounts)
+    await repositories.addWebhookEndpoint({
+      ...{ id: `whe_${accountId}`, accountId, url: 'http://127.0.0.1:1/', description: '', events: null },
+      ...{ at: now, max: 1 },
+    });
+  await Promise.all(
+    replicas.map(async (one) => {
+      const services = { repositories: one, now: () => now };
+      const events = new WebhookEvents({ ...services, newId: uuidMaker(), woken: () => {} });
+      const job = new Notices({ ...services, events } as unknown as NoticeServices);
+      while (await job.notify());
+    }),
+  );
+  assert.deepEqual(await repositories.listNotices({ after: '', limit: 10 }), []);
+  for (const accountId of accounts) {
+    const told = await repositories.listDeliveries({ accountId, endpointId: `whe_${accountId}`, limit: 10 });
+    assert.deepEqual(
+      told.map(({ eventId }) => eventId),
+      [`${notices[0]!.id}_${accountId}`],
+    );
+  }
 });
