@@ -57,9 +57,12 @@ const judges = [
     'src/inference/constraints/',
     ['constraints/schema-', 'constraints/counted', 'constraints/string-length', 'constraints/grammar-sizes'],
   ],
+  ['src/inference/http/no-route.ts', ['http/no-route']],
   ['src/inference/pipeline/cancellation.ts', ['pipeline/who-pays']],
+  ['src/inference/pipeline/fit.ts', ['pipeline/fit', 'pipeline/prompt-lengths']],
   ['src/inference/pipeline/idempotency.ts', ['pipeline/idempotency']],
   ['src/inference/pipeline/receipt.ts', ['pipeline/who-pays', 'pipeline/attempts', 'rate-limits/given-back']],
+  ['src/inference/pipeline/prompt-lengths.ts', ['pipeline/prompt-lengths']],
   [
     'src/inference/pipeline/run.ts',
     ['pipeline/who-pays', 'pipeline/attempts', 'pipeline/before-the-hold', 'rate-limits/given-back'],
@@ -96,6 +99,7 @@ const tests = chosenTests();
 /** A property says at once that it fails, instead of looking for the smallest case, and has the same cases for each mutant. */
 const properties = { endOnFailure: true, seed: Number(values.seed) };
 if (!values['no-program']) await buildProgram();
+fs.mkdirSync(dist, { recursive: true });
 const folder = fs.mkdtempSync(path.join(dist, 'run-'));
 try {
   fs.symlinkSync(dist, path.join(folder, 'program'), 'junction');

@@ -26,8 +26,8 @@ import type { StopSignal } from '../../platform/stop-signal.ts';
 const keptMs = 86_400_000;
 /** A longer answer is not kept and cannot be joined. 65,536 tokens with 120 bytes each on the wire. */
 const answerCharactersMax = 8_388_608;
-/** Characters of all answers in progress, across all accounts: at most an eighth of the heap. */
-export const underWayCharactersMax = Math.min(134_217_728, Math.floor(heapLimitBytes() / 8));
+/** Characters of all answers in progress, across all accounts: at most an eighth of the heap, whose limit is given in bytes. */
+export const underWayCharactersMax = (heapBytes: number): number => Math.min(134_217_728, Math.floor(heapBytes / 8));
 /** Bytes of kept requests per account; the oldest are evicted. */
 const accountBytesMax = 134_217_728;
 const bytesMax = 4_294_967_296;
@@ -156,7 +156,10 @@ export class KeyedAnswer {
 export class Idempotency {
   readonly #options: IdempotencyOptions;
   readonly #answers = new Map<string, KeyedAnswer>();
-  readonly #budget: RecordingBudget = { charactersMax: underWayCharactersMax, characters: 0 };
+  readonly #budget: RecordingBudget = {
+    charactersMax: underWayCharactersMax(heapLimitBytes()),
+    characters: 0,
+  };
   /** Bytes kept since the last tidying, by account. */
   #grown = new Map<string, number>();
   #tidying: Promise<void> | undefined;

@@ -1,16 +1,19 @@
 /** `Idempotency-Key` in one process, over a real store (docs/decisions/008-idempotency.md); whole services are in `tests/suites/families/`. */
 import assert from 'node:assert/strict';
 import { createSecretKey } from 'node:crypto';
+import { syncBuiltinESMExports } from 'node:module';
 import { after, before, test, type TestContext } from 'node:test';
+import { setImmediate as nextTurn } from 'node:timers/promises';
 
 import { ActiveRequests } from '../../../src/inference/pipeline/active-requests.ts';
-import { Idempotency, idempotencyKeyOf } from '../../../src/inference/pipeline/idempotency.ts';
+import { Idempotency, idempotencyKeyOf, underWayCharactersMax } from '../../../src/inference/pipeline/idempotency.ts';
 import type { Generate, IdempotencyOptions, KeyedRequest } from '../../../src/inference/pipeline/idempotency.ts';
 import type { Order } from '../../../src/inference/pipeline/order.ts';
 import { ApiError } from '../../../src/platform/errors.ts';
 import { StoreError } from '../../../src/store/store-error.ts';
 import type { SqliteStore } from '../../../src/store/sqlite/store.ts';
 import { customer, openStore, temporaryFolder, usage, uuid } from '../../store/fixture.ts';
+import { slowness } from '../../support/busy.ts';
 import { until } from '../../support/service.ts';
 import { chatRoute } from './models.ts';
 
@@ -51,7 +54,10 @@ before(async () => {
 });
 
 /** Has keys of its own. */
-function open(between: (store: Store) => Store = (store) => store, graceMs = 60_000) {
+function open(
+  between: (store: Store) => Store = (store) => store,
+  { graceMs }: { readonly graceMs?: number } = { graceMs: 60_000 },
+) {
   const scene = ++scenes;
   const seen = { counted: [] as string[], failed: [] as string[], generated: 0 };
   const running = new ActiveRequests();
@@ -70,7 +76,7 @@ function open(between: (store: Store) => Store = (store) => store, graceMs = 60_
     now: () => at,
     counted: (outcome) => seen.counted.push(outcome),
     failed: (what, code) => seen.failed.push(`${what} ${code}`),
-    graceMs,
+    ...(graceMs === undefined ? {} : { graceMs }),
   });
   const read = ({ body = 'body', key = 'k', account = 'acct_a', zdr = false, api, version }: Asked) =>
     idempotency.read(`${scene} ${key}`, account, {
@@ -239,7 +245,7 @@ test('when its last client is gone, a generation ends: soon, if the connection w
     ['client-left', 60_000, true, undefined],
     ['client-left', 100, true, undefined],
   ] as const) {
-    const { read, entered, seen } = open(undefined, graceMs);
+    const { read, entered, seen } = open(undefined, { graceMs });
     const { promise: gate, resolve } = withResolvers();
     const leaving = new AbortController();
     const request = await read({});
@@ -307,6 +313,116 @@ test('a request that another process runs is waited for, and its answer is read,
     }
     assert.equal(seen.generated, ends === 'free' ? 1 : 0);
   }
+});
+
+/** Waits without a timer: the store answers from a thread of its own. */
+async function turnsUntil(condition: () => boolean): Promise<void> {
+  const begun = performance.now();
+  while (!condition()) {
+    assert.ok(performance.now() - begun < 10_000 * slowness, condition.toString());
+    await nextTurn();
+  }
+}
+
+/** The timers are the test's. */
+function onTimers(t: TestContext) {
+  t.mock.timers.enable({ apis: ['setTimeout'] });
+  // The imports by name of `node:timers/promises`, too.
+  syncBuiltinESMExports();
+  t.after(() => {
+    t.mock.timers.reset();
+    syncBuiltinESMExports();
+  });
+  return async (ms: number): Promise<void> => {
+    t.mock.timers.tick(ms);
+    for (let turns = 0; turns < 10; turns++) await nextTurn();
+  };
+}
+
+const never = (): Promise<never> => new Promise(() => {});
+
+test('another process is asked after 50 ms, then after twice as long each time, up to half a second', async (t) => {
+  const passes = onTimers(t);
+  let looks = 0;
+  const { read, entered, seen } = open((store) => ({
+    ...store,
+    claimRequest: () => {
+      looks++;
+      return Promise.resolve({ outcome: 'running', publicId: 'req_there' });
+    },
+  }));
+  const { answer, reading, producing } = entered(await read({}), {});
+  await passes(0);
+  assert.equal(looks, 1);
+  for (const waitMs of [50, 100, 200, 400, 500, 500]) {
+    const before = looks;
+    await passes(waitMs - 1);
+    assert.equal(looks, before, `before ${waitMs}`);
+    await passes(1);
+    assert.equal(looks, before + 1, `after ${waitMs}`);
+  }
+  answer.generation.cancel('deadline');
+  await producing;
+  await assert.rejects(reading, codeOf('backend_timeout'));
+  assert.deepEqual(seen.counted, []);
+});
+
+test('a store that does not answer has five seconds for a claim, and two for an answer', async (t) => {
+  const passes = onTimers(t);
+  const unclaimed = open((store) => ({ ...store, claimRequest: never }));
+  const claiming = unclaimed.entered(await unclaimed.read({}), {});
+  let refused: unknown;
+  claiming.reading.catch((error: unknown) => (refused = error));
+  await passes(4_999);
+  assert.equal(refused, undefined);
+  await passes(1);
+  codeOf('internal_error', { retryAfterSeconds: 1 })(refused);
+  assert.match(String((refused as Error).cause), /no answer within 5000 ms/);
+  assert.equal(unclaimed.seen.generated, 0);
+
+  let isKeeping = false;
+  const unkept = open((store) => ({
+    ...store,
+    keepAnswer: () => {
+      isKeeping = true;
+      return never();
+    },
+  }));
+  const keeping = unkept.ask();
+  await turnsUntil(() => isKeeping);
+  await passes(1_999);
+  assert.deepEqual(unkept.seen.failed, []);
+  await passes(1);
+  assert.deepEqual(unkept.seen.failed, ['keep failed']);
+  assert.equal((await keeping).text, 'one two');
+});
+
+test('a lost connection has ten seconds to come back', async (t) => {
+  const passes = onTimers(t);
+  for (const afterMs of [9_999, 10_000]) {
+    const { read, entered, seen } = open(undefined, {});
+    const { promise: gate, resolve } = withResolvers();
+    const leaving = new AbortController();
+    const first = entered(await read({}), { gate, signal: leaving.signal });
+    await turnsUntil(() => seen.generated === 1);
+    leaving.abort('client-left');
+    await assert.rejects(first.reading);
+    await passes(afterMs);
+    assert.equal(first.answer.generation.cancelled, afterMs < 10_000 ? undefined : 'client-left');
+    resolve();
+    await first.producing;
+  }
+});
+
+test('answers in progress take at most an eighth of the heap', () => {
+  const most = 134_217_728;
+  assert.deepEqual([8 * most + 80, 8 * most, 8 * most - 1, 80, 0].map(underWayCharactersMax), [
+    most,
+    most,
+    most - 1,
+    10,
+    0,
+  ]);
 });
 
 test('what is kept is bounded: an account that has grown is tidied at once, and a failure of that is made good', async () => {
