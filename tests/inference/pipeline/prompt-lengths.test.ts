@@ -41,6 +41,11 @@ test('what says nothing is not learned', () => {
   lengths.learn('own', 0, 5);
   lengths.learn('own', 100, 0);
   assert.equal(lengths.likely('own', 100), 25);
+  // One byte, and one token, say something.
+  lengths.learn('own', 1, 3);
+  assert.equal(lengths.likely('own', 1), 3);
+  lengths.learn('own', 100, 1);
+  assert.equal(lengths.likely('own', 100), 1);
 });
 
 test('ten thousand accounts are remembered, those that asked last', () => {
