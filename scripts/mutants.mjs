@@ -29,6 +29,14 @@ const judges = [
   ['src/billing/bill.ts', ['billing/holds', 'billing/budgets.']],
   ['src/billing/cents.ts', ['billing/cents']],
   ['src/billing/endings.ts', ['pipeline/who-pays', 'billing/holds']],
+  [
+    'src/billing/payments/returns.ts',
+    ['payments/returns', 'payments/payments', 'payments/webhook-table', 'payments/failed-refund'],
+  ],
+  [
+    'src/billing/payments/',
+    ['payments/payments', 'payments/returns', 'payments/webhook-table', 'payments/stripe', 'payments/routes'],
+  ],
   ['src/billing/rate-limits/windows.ts', ['rate-limits/windows', 'rate-limits/rate-limits']],
   ['src/billing/rate-limits/rates.ts', ['rate-limits/rate-limits']],
   ['src/billing/rate-limits/', ['billing/rate-limits/', 'store/limit-windows']],

@@ -466,6 +466,27 @@ test('what is kept is bounded: an account that has grown is tidied at once, and 
   assert.deepEqual(tidied.at(-1)!.accountIds, []);
 });
 
+test('what an account grows by while a tidying fails is added to what it had grown by', async () => {
+  const { promise: gate, resolve: fail } = withResolvers();
+  let tidied = 0;
+  const { ask, seen } = open((store) => ({
+    ...store,
+    keepAnswer: () => Promise.resolve(true),
+    tidyRequests: async () => {
+      tidied++;
+      await gate;
+      throw new StoreError('busy', 'x');
+    },
+  }));
+  const grow = (key: string) => ask({ key, says: ['x'.repeat(answerCharactersMax - 1), 'y'] });
+  for (let count = 1; count <= 10; count++) await grow(`k${count}`);
+  assert.equal(tidied, 1);
+  fail();
+  await until(() => seen.failed.length > 0);
+  await grow('k11');
+  await until(() => tidied === 2);
+});
+
 function withResolvers(): { readonly promise: Promise<void>; readonly resolve: () => void } {
   let resolve = (): void => {};
   const promise = new Promise<void>((settle) => (resolve = settle));
