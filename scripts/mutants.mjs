@@ -7,7 +7,7 @@
 //   --minutes N    stops after that time (default 60)
 //   --slow N       leaves out test files that take more than N seconds (default 12)
 //   --at-once N    so many test files run beside each other (default: a processor less than there are)
-//   --no-program   the tests start no program, so it is not built
+//   --no-program   the program is not built: the tests start none of its processes and threads (a store has some), or it is there
 //   --out FILE     the survivors, a line each
 //
 // What a thread or child of the program does is not mutated there, because tests start the program as it is built.
