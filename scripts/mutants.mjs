@@ -8,7 +8,7 @@
 //   --slow N       leaves out test files that take more than N seconds (default 12)
 //   --at-once N    so many test files run beside each other (default: a processor less than there are)
 //   --no-program   the program is not built: the tests start none of its processes and threads (a store has some), or it is there
-//   --out FILE     the survivors, a line each
+//   --out FILE     the survivors, a line each, as they are found
 //
 // What a thread or child of the program does is not mutated there, because tests start the program as it is built.
 import { spawn } from 'node:child_process';
@@ -96,6 +96,7 @@ const { values, positionals } = parseArgs({
 if (positionals.length === 0) fail(aboutOf(import.meta.url));
 const slowMs = Number(values.slow) * 1_000;
 const endsAt = Date.now() + Number(values.minutes) * 60_000;
+if (values.out !== undefined) fs.writeFileSync(values.out, '');
 
 const all = [];
 const codes = new Map(
@@ -214,7 +215,11 @@ async function judge(files) {
       count.mutants++;
       if (isKilled) count.killed++;
       if (isKilled) results.killed++;
-      else (covering.length === 0 ? results.unreached : results.survived).push(mutant);
+      else {
+        const kind = covering.length === 0 ? 'unreached' : 'survived';
+        results[kind].push(mutant);
+        if (values.out !== undefined) fs.appendFileSync(values.out, `${kind.padEnd(11)}${textOf(mutant)}\n`);
+      }
     }
   };
   await Promise.all(Array.from({ length: Number(values['at-once']) }, one));
@@ -225,7 +230,6 @@ async function judge(files) {
   ];
   process.stdout.write(`${lines.toSorted().join('\n')}\n`);
   for (const [file, { mutants, killed }] of counts) process.stdout.write(`${file}: ${killed} of ${mutants} killed\n`);
-  if (values.out !== undefined) fs.writeFileSync(values.out, `${lines.join('\n')}\n`);
   process.stdout.write(
     `${all.length} mutants, ${judged} judged by ${files.length} test files: ${results.killed} killed (${results.slow} by not ending), `,
   );

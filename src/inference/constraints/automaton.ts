@@ -3,6 +3,7 @@ import {
   codePoints,
   complement,
   holds,
+  onePoint,
   union,
   type CodePointRange,
   type CodePoints,
@@ -90,17 +91,12 @@ export function anyTextBut(texts: Iterable<string>, work: Work): Automaton {
   const elsewhere = nodes.length;
   const states = nodes.map(({ isText, next }) => {
     work.spend(next.size);
-    const edges = Array.from(next, ([character, target]) => ({ set: codePoints([pointOf(character)]), target }));
-    const others = complement(codePoints(Array.from(next.keys(), pointOf)));
+    const edges = Array.from(next, ([character, target]) => ({ set: codePoints([onePoint(character)]), target }));
+    const others = complement(codePoints(Array.from(next.keys(), onePoint)));
     return { accepts: !isText, edges: [...edges, { set: others, target: elsewhere }] };
   });
   return [...states, { accepts: true, edges: [{ set: anyCodePoint, target: elsewhere }] }];
 }
-
-const pointOf = (character: string): CodePointRange => {
-  const point = character.codePointAt(0) ?? 0;
-  return [point, point];
-};
 
 /** Returns the texts of `left` that `right` also matches or, with `without`, does not match. */
 export function combined(left: Automaton, right: Automaton, how: 'and' | 'without', work: Work): Automaton {
@@ -209,7 +205,7 @@ function thompson(expression: Expression, next: number, nodes: ThompsonNode[], w
     case 'literal':
       return [...expression.text].reduceRight((target, character) => {
         work.spend(1);
-        return add([], [{ set: codePoints([pointOf(character)]), target }]);
+        return add([], [{ set: codePoints([onePoint(character)]), target }]);
       }, next);
     case 'characters':
       return add([], [{ set: expression.set, target: next }]);

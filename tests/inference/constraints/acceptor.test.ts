@@ -88,6 +88,86 @@ describe('a text is followed through a grammar', () => {
     }
   });
 
+  it('as many as 16 blanks in front may be missing, of the four that JSON has, and of nothing else', () => {
+    const lacking = (pattern: string): Acceptor => {
+      const reader = acceptor(regex(pattern));
+      reader.mayLackBlanks();
+      return reader;
+    };
+    for (const blank of ['\\t', '\\n', '\\r', ' ']) {
+      assert.equal(lacking(`${blank}{16}yes`).push('yes'), 'inside', blank);
+      assert.equal(lacking(`${blank}{17}yes`).push('yes'), 'left', blank);
+      assert.equal(lacking(`${blank}{2}`).isComplete, true, blank);
+      assert.equal(lacking(`${blank}{17}`).isComplete, false, blank);
+    }
+    for (const other of [8, 11, 12, 14, 31, 33, 0xa0]) {
+      const reader = lacking(`\\u${other.toString(16).padStart(4, '0')}yes`);
+      assert.equal(reader.isComplete, false);
+      assert.equal(reader.push('yes'), 'left', String(other));
+    }
+    assert.equal(lacking('a|\\n').isComplete, true);
+    assert.equal(lacking('').isComplete, true);
+  });
+
+  it('the ends of all planes, one half at a time', () => {
+    const characters = ['\ud7ff', '\ue000', '\uffff', '\u{10000}', '\u{1ffff}', '\u{10fc00}', '\u{10ffff}'];
+    for (const character of characters) {
+      const reader = acceptor(regex(`a${character}`));
+      assert.equal(reader.push('a'), 'inside');
+      for (const [at, half] of character.split('').entries()) {
+        assert.equal(reader.isComplete, false, `${character} ${at}`);
+        assert.equal(reader.push(half), 'inside', `${character} ${at}`);
+      }
+      assert.equal(reader.isComplete, true, character);
+      assert.equal(judged(regex('[^a]'), character), 'complete');
+    }
+    // Only a first half can be completed by what follows.
+    for (const half of ['\udc00', '\udfff']) assert.equal(acceptor(regex('[^a]+')).push(half), 'left');
+    for (const half of ['\ud800', '\udbff']) {
+      const reader = acceptor(regex('[^a]*'));
+      assert.equal(reader.push(`é${half}`), 'inside');
+      assert.equal(reader.isComplete, false);
+      assert.equal(reader.push('é'), 'left');
+    }
+  });
+
+  it('U+FFFD is half a character only where the grammar has none', () => {
+    assert.equal(judged(regex('.'), '\ufffd'), 'complete');
+    assert.equal(judged(regex('é?'), '\ufffd'), 'begun');
+    assert.equal(judged(regex('é?'), '\ufffd\ufffd'), 'left at 1');
+    assert.equal(judged(regex('.*'), '\ufffdé'), 'complete');
+  });
+
+  it('a set of any number of ranges has what RegExp has in it', () => {
+    const ascii = Array.from({ length: 128 }, (_, point) => String.fromCodePoint(point));
+    for (const set of ['b', 'bd', 'bdf', 'b-dg-iyz', '0-9A-F_a-f', '!%-+0-47-9;?A-CE-GZ', ' -~']) {
+      for (const pattern of [`[${set}]`, `[^${set}]`]) {
+        const [grammar, expected] = [regex(pattern), new RegExp(`^${pattern}$`)];
+        for (const character of ascii)
+          assert.equal(judged(grammar, character) === 'complete', expected.test(character), `${pattern} ${character}`);
+      }
+    }
+  });
+
+  it('a rule of many callers, in many places and from many positions, returns to each of them', () => {
+    const letters = 'cdefghijklmn'.split('');
+    const places = ebnf(
+      `root ::= ${letters.map((letter) => `x "${letter}" "${letter}"`).join(' | ')}\nx ::= "a" "b"? | ""`,
+    );
+    for (const letter of letters) {
+      for (const begin of ['', 'a', 'ab'])
+        assert.equal(judged(places, `${begin}${letter}${letter}`), 'complete', letter);
+      assert.equal(judged(places, `a${letter}c`) === 'complete', letter === 'c');
+    }
+    const positions = ebnf('root ::= l l l l "!"\nl ::= "a"+ x "c"?\nx ::= "b"?');
+    for (let length = 1; length <= 12; length++) {
+      for (const end of ['!', 'b!', 'bc!', 'bcb!', 'ba!', 'bcac!']) {
+        const text = `${'a'.repeat(length)}${end}`;
+        assert.equal(judged(positions, text) === 'complete', matches(positions, text), text);
+      }
+    }
+  });
+
   it('says as the slow matcher of every grammar what matches it, and leaves no text too early', () => {
     const texts = ['', ...textsOf(4)];
     fc.assert(
@@ -110,9 +190,8 @@ describe('a text is followed through a grammar', () => {
 describe('following a text is bounded', () => {
   it('a list that names itself at its end takes the same for every item', () => {
     const reader = acceptor(ebnf('root ::= [a-z] ("," root)?'));
-    const startMs = performance.now();
-    for (let i = 0; i < 20; i++) assert.equal(reader.push('a,'.repeat(10_000)), 'inside');
-    assert.ok(performance.now() - startMs < 10_000);
+    // An item that took more than the one before it would soon take more steps than a character may.
+    for (let i = 0; i < 4; i++) assert.equal(reader.push('a,'.repeat(10_000)), 'inside');
   });
 
   it('a large enum is followed, in a list of them too', () => {
@@ -122,17 +201,15 @@ describe('following a text is bounded', () => {
     assert.equal(reader.isComplete, true);
   });
 
-  it('knows nothing any more where too many ways stay open, in bounded time, and holds nothing', () => {
+  it('knows nothing any more where too many ways stay open, after a bounded number of steps', () => {
     // Built by hand: the checks of clients' grammars refuse the like.
     const any: Expression = { kind: 'characters', set: [[97, 97]] };
     const maybe: Expression = { kind: 'repetition', item: { kind: 'sequence', items: [any, any] }, min: 0, max: 1 };
     const items = Array.from({ length: 2_000 }, (): Expression => ({ kind: 'alternatives', items: [any, maybe] }));
     const reader = acceptor({ root: 'root', rules: new Map([['root', { kind: 'sequence', items } as const]]) });
-    const startMs = performance.now();
     let verdict = 'inside';
     for (let i = 0; i < 2_000 && verdict === 'inside'; i++) verdict = reader.push('a');
     assert.equal(verdict, 'unknown');
     assert.equal(reader.push('b'), 'unknown');
-    assert.ok(performance.now() - startMs < 5_000);
   });
 });

@@ -1,21 +1,11 @@
 import assert from 'node:assert/strict';
 import { it } from 'node:test';
 import fc from 'fast-check';
-import type { Grammar } from '../../../src/inference/constraints/grammar.ts';
 import { regexGrammar } from '../../../src/inference/constraints/regex.ts';
-import { ApiError } from '../../../src/platform/errors.ts';
 import { mulberry32 } from '../../support/random.ts';
 import { matches } from './matcher.ts';
 import { randomTexts } from './random-text.ts';
-
-function unlessRefused(compile: () => Grammar): Grammar | undefined {
-  try {
-    return compile();
-  } catch (error) {
-    if (error instanceof ApiError) return undefined;
-    throw error;
-  }
-}
+import { unlessRefused } from './refusal.ts';
 
 /** The pattern for a whole text; `undefined` where JavaScript does not take it. */
 function inJavaScript(source: string): RegExp | undefined {
