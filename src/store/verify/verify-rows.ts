@@ -8,7 +8,7 @@ import { hourMs } from '../../platform/calendar/time-zone.ts';
 import { timeOfUuid, uuidText } from '../../platform/ids/uuid.ts';
 import type { Database } from '../database.ts';
 import type { Ending } from '../ledger.ts';
-import { sumColumns, sumsOf } from '../reports/usage-expressions.ts';
+import { sumsOf, type SumColumn } from '../reports/usage-expressions.ts';
 import { endedInMonthOf, isInMonthsOf, keyBound, monthOfKey } from '../reports/usage-months.ts';
 import type { Difference, Report } from './difference.ts';
 import { pagesByKey } from './pages.ts';
@@ -208,7 +208,7 @@ const isRight = sql<SqlBool>`cost >= 0 and cost <= hold
   end`;
 
 type Figure = 'started_at' | 'ended_at' | 'hold' | 'input_price' | 'output_price' | 'cache_read_price';
-type UsageFigures = Readonly<Record<Figure | Exclude<(typeof sumColumns)[number], 'requests'>, bigint>> & {
+type UsageFigures = Readonly<Record<Figure | Exclude<SumColumn, 'requests'>, bigint>> & {
   readonly ending: string;
 };
 
