@@ -4,8 +4,6 @@
  */
 import { sql, type Kysely } from 'kysely';
 import type { Database } from '../database.ts';
-import type { FreedSpace } from '../retention/removal.ts';
-import { keptSinceOf } from '../retention/retention.ts';
 import { startOfUtcMonth } from '../../platform/calendar/months.ts';
 import { keyBound } from '../reports/usage-months.ts';
 import { isWorthAnotherTry, sqlState } from './postgres-error.ts';
@@ -67,38 +65,3 @@ export async function makePartitions(db: Kysely<Database>, nowMs: number): Promi
 
 /** The default partition has rows of that month: they stay there, and are found there. */
 const isLeftToDefault = (error: unknown): boolean => sqlState(error) === '23514';
-
-/** Settlements wait behind the lock needed to drop a partition. */
-const dropTimeoutMs = 300;
-
-/**
- * Frees the space of removed rows: partitions before the retention are dropped if empty, and otherwise vacuumed, so that their space is
- * reused. What cannot be locked now is left to a later call.
- */
-export async function freePartitions(db: Kysely<Database>): Promise<FreedSpace> {
-  const keptSince = await keptSinceOf(db);
-  for (const { name, fromMs, toMs } of await listPartitions(db)) {
-    if (fromMs >= keptSince) continue;
-    const table = sql.table(name);
-    const isEmpty = async (on: Kysely<Database>): Promise<boolean> =>
-      (await sql<{ readonly is: boolean }>`select not exists (select 1 from ${table}) as is`.execute(on)).rows[0]!.is;
-    try {
-      // Truncates a table without rows, so that the check under the lock is quick.
-      await sql`vacuum ${table}`.execute(db);
-      if (toMs > keptSince || !(await isEmpty(db))) continue;
-      await db.transaction().execute(async (transaction) => {
-        for (const limit of ['lock_timeout', 'statement_timeout'])
-          await sql`select set_config(${limit}, ${String(dropTimeoutMs)}, true)`.execute(transaction);
-        await sql`lock table only usage, ${table} in access exclusive mode`.execute(transaction);
-        if (await isEmpty(transaction)) await sql`drop table ${table}`.execute(transaction);
-      });
-    } catch (error) {
-      if (!isWorthAnotherTry(error) && !isCancelled(error)) throw error;
-      return 'later';
-    }
-  }
-  return 'done';
-}
-
-/** Whether a statement exceeded its `statement_timeout`. */
-const isCancelled = (error: unknown): boolean => sqlState(error) === '57014';

@@ -28,7 +28,8 @@ import {
 import { QueryWatch } from './query-watch.ts';
 import { kyselyOn, kyselyOnPostgres } from './dialect.ts';
 import { PoolDriver } from './pool-driver.ts';
-import { freePartitions, makePartitions } from './partitions.ts';
+import { freePartitions } from './free-partitions.ts';
+import { makePartitions } from './partitions.ts';
 import { pruneChanges } from './prune-changes.ts';
 import { PostgresFeed, type PostgresFeedOptions } from './feed.ts';
 import { PostgresLedger, type PostgresLedgerOptions } from './ledger.ts';
