@@ -21,19 +21,22 @@ import { insertUsage, randomOf, randomRow } from '../../usage/ledger-of-rows.ts'
 import { makeUsage } from '../../usage/retention.ts';
 import { keys } from '../../usage/sums.ts';
 import { FaultyWire } from './faulty-wire.ts';
-import { openReplica } from './fixture.ts';
 import { PostgresServer } from './server.ts';
 
 const accountId = 'acct_a';
 const month = 'usage_2026_03';
 const [from, to] = [Date.UTC(2026, 2, 1, 1), Date.UTC(2026, 3, 1)];
-const keptSince = Date.UTC(2026, 3, 10);
+/** Requests go on after the month: hours are summed up for good when a later one is. */
+const [keptSince, lastRequest] = [Date.UTC(2026, 3, 10), Date.UTC(2026, 3, 12)];
 const now = Date.UTC(2026, 5, 1);
-const count = 10_000;
+/** Enough for a table of more than a megabyte. */
+const count = 6_000;
 
 let server: PostgresServer;
+let filled: string;
 before(async () => {
   server = await PostgresServer.start({ fsync: 'off' });
+  filled = await mostlyRemoved();
 });
 after(() => server.dispose());
 
@@ -43,27 +46,35 @@ function databaseOf(t: TestContext, url: string, connections = 2): Kysely<Databa
   return db;
 }
 
-/** A database in which all rows of March are removed, except those that stay. */
-async function mostlyRemoved(t: TestContext) {
-  const url = await server.createDatabase();
-  await openReplica(t, url);
-  const db = databaseOf(t, url);
-  const [first] = (await listPartitions(db)).filter((one) => one.fromMs === -Infinity);
-  await server.sql(url, `drop table ${first!.name}`);
-  for (let at = startOfUtcMonth(from); at < Date.now(); at = startOfUtcMonth(at, 1)) await makePartitions(db, at);
-  await makeAccounts(
-    db,
-    [accountId],
-    keys.map((id) => ({ id, accountId, userId: null })),
-  );
-  const random = randomOf(17);
-  await makeUsage(db, random, { accountIds: [accountId], from, to, closedUntil: now, count });
-  assert.equal((await keepUsageSince(db, { before: keptSince, now })).keptSince, keptSince);
-  let next: RemovalCursor | undefined;
-  for (let state = 'more'; state === 'more';) ({ state, next } = await removeUsage(db, { after: next, now }));
-  // What is settled a month late: its key is of March.
-  await insertUsage(db, [lateRow(random, now)]);
-  return { url, db };
+/** A database in which all rows of March are removed, except those that stay: its name. */
+async function mostlyRemoved(): Promise<string> {
+  const url = await server.databaseWithTables();
+  const db = kyselyOnPostgres({ url }, 1);
+  try {
+    const [first] = (await listPartitions(db)).filter((one) => one.fromMs === -Infinity);
+    if (first !== undefined) await server.sql(url, `drop table ${first.name}`);
+    for (let at = startOfUtcMonth(from); at < Date.now(); at = startOfUtcMonth(at, 1)) await makePartitions(db, at);
+    await makeAccounts(
+      db,
+      [accountId],
+      keys.map((id) => ({ id, accountId, userId: null })),
+    );
+    const random = randomOf(17);
+    await makeUsage(db, random, { accountIds: [accountId], from, to: lastRequest, closedUntil: now, count });
+    assert.equal((await keepUsageSince(db, { before: keptSince, now })).keptSince, keptSince);
+    let next: RemovalCursor | undefined;
+    for (let state = 'more'; state === 'more';) ({ state, next } = await removeUsage(db, { after: next, now }));
+    // What is settled a month late: its key is of March.
+    await insertUsage(db, [lateRow(random, now)]);
+    return new URL(url).pathname.slice(1);
+  } finally {
+    await db.destroy();
+  }
+}
+
+async function copyOfFilled(t: TestContext) {
+  const url = await server.createDatabase(filled);
+  return { url, db: databaseOf(t, url) };
 }
 
 const lateRow = (random: () => number, endedAt: number) => ({
@@ -116,7 +127,7 @@ async function described(url: string, name: string): Promise<unknown> {
 }
 
 test('a month with few rows left shrinks; every figure, and the schema, is what it was', async (t) => {
-  const { url, db } = await mostlyRemoved(t);
+  const { url, db } = await copyOfFilled(t);
   const left = Number((await server.sql(url, `select count(*) as n from ${month}`))[0]!['n']);
   assert.ok(left > 40 && left < count * 0.06, `${left} stay`);
   const [size, figures] = [await sizeOf(url), await figuresOf(db, url)];
@@ -168,7 +179,7 @@ test('a month with few rows left shrinks; every figure, and the schema, is what 
 });
 
 test('beside every statement but those of the swap, requests are settled and read; one that is settled late is kept', async (t) => {
-  const { url, db } = await mostlyRemoved(t);
+  const { url, db } = await copyOfFilled(t);
   const other = new pg.Client({ connectionString: url });
   await other.connect();
   t.after(() => other.end());
@@ -181,7 +192,11 @@ test('beside every statement but those of the swap, requests are settled and rea
       if (late++ === 0) await insertUsage(db, [lateRow(random, now)]);
       isAlone = true;
     }
-    if (text === 'commit') isAlone = false;
+    if (text === 'commit' || text === 'rollback') {
+      // Until it is carried out.
+      isAlone = false;
+      return;
+    }
     if (isAlone) return;
     await other.query('begin; lock table usage in row exclusive mode nowait; rollback');
     asked++;
@@ -220,7 +235,7 @@ class HeardDriver extends PoolDriver {
 }
 
 test('the connection breaks before or after any statement: no row is lost or twice, and the next call ends the work', async (t) => {
-  const { url, db } = await mostlyRemoved(t);
+  const { url, db } = await copyOfFilled(t);
   const wire = await FaultyWire.open(server.port);
   t.after(() => wire.close());
   const worker = databaseOf(t, wire.url(url), 1);

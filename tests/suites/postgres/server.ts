@@ -78,10 +78,13 @@ export class PostgresServer {
     return `postgres://tokenhouse@127.0.0.1:${this.port}/${database}`;
   }
 
-  /** A new, empty database: its address. For what is about the making of tables, or about a first start. */
-  async createDatabase(): Promise<string> {
+  /**
+   * A new database, empty or a copy of one to which nobody is connected: its address. Empty ones are for what is about the making of tables,
+   * or about a first start.
+   */
+  async createDatabase(template = 'template1'): Promise<string> {
     const name = `test_${++this.#databases}`;
-    await this.sql('postgres', `create database ${name}`);
+    await this.sql('postgres', `create database ${name} template ${template}`);
     return this.url(name);
   }
 
@@ -91,9 +94,7 @@ export class PostgresServer {
    */
   async databaseWithTables(): Promise<string> {
     this.#withTables ??= this.#makeTables();
-    const name = `test_${++this.#databases}`;
-    await this.sql('postgres', `create database ${name} template ${await this.#withTables}`);
-    return this.url(name);
+    return await this.createDatabase(await this.#withTables);
   }
 
   async #makeTables(): Promise<string> {
