@@ -13,7 +13,6 @@ import { reportRefunds, reportUsage } from '../../../src/store/reports/reports.t
 import { creditSummary, listLedger } from '../../../src/store/repositories/credit.ts';
 import { sumUsage } from '../../../src/store/repositories/usage-totals.ts';
 import { removeUsage, type RemovalCursor } from '../../../src/store/retention/removal.ts';
-import { keepUsageSince } from '../../../src/store/retention/retention.ts';
 import { verifyLedger } from '../../../src/store/verify/verify.ts';
 import { until } from '../../support/service.ts';
 import { makeAccounts } from '../../usage/accounts.ts';
@@ -25,12 +24,12 @@ import { PostgresServer } from './server.ts';
 
 const accountId = 'acct_a';
 const month = 'usage_2026_03';
-const [from, to] = [Date.UTC(2026, 2, 1, 1), Date.UTC(2026, 3, 1)];
-/** Requests go on after the month: hours are summed up for good when a later one is. */
-const [keptSince, lastRequest] = [Date.UTC(2026, 3, 10), Date.UTC(2026, 3, 12)];
+const [from, to] = [Date.UTC(2026, 2, 26), Date.UTC(2026, 3, 1)];
+/** Within April: its partition is guarded too, and not over. */
+const keptSince = Date.UTC(2026, 3, 10);
 const now = Date.UTC(2026, 5, 1);
 /** Enough for a table of more than a megabyte. */
-const count = 6_000;
+const count = 4_500;
 
 let server: PostgresServer;
 let filled: string;
@@ -60,8 +59,8 @@ async function mostlyRemoved(): Promise<string> {
       keys.map((id) => ({ id, accountId, userId: null })),
     );
     const random = randomOf(17);
-    await makeUsage(db, random, { accountIds: [accountId], from, to: lastRequest, closedUntil: now, count });
-    assert.equal((await keepUsageSince(db, { before: keptSince, now })).keptSince, keptSince);
+    await makeUsage(db, random, { accountIds: [accountId], from, to, closedUntil: now, count, budgetShare: 0 });
+    await server.sql(url, `update usage_retention set kept_since = ${keptSince}, removed_at = null`);
     let next: RemovalCursor | undefined;
     for (let state = 'more'; state === 'more';) ({ state, next } = await removeUsage(db, { after: next, now }));
     // What is settled a month late: its key is of March.
@@ -81,6 +80,10 @@ const lateRow = (random: () => number, endedAt: number) => ({
   ...randomRow(random, { accountId, from: to - 1, to }, keys),
   endedAt,
 });
+
+/** Vacuum waits some seconds for a table that is in use. */
+const waits = (transaction: Kysely<Database>) =>
+  sql`set local idle_in_transaction_session_timeout = 0`.execute(transaction);
 
 const sizeOf = async (url: string): Promise<number> =>
   Number((await server.sql(url, `select pg_total_relation_size('${month}') as bytes`))[0]!['bytes']);
@@ -129,7 +132,7 @@ async function described(url: string, name: string): Promise<unknown> {
 test('a month with few rows left shrinks; every figure, and the schema, is what it was', async (t) => {
   const { url, db } = await copyOfFilled(t);
   const left = Number((await server.sql(url, `select count(*) as n from ${month}`))[0]!['n']);
-  assert.ok(left > 40 && left < count * 0.06, `${left} stay`);
+  assert.ok(left > 40 && left < count * 0.12, `${left} stay`);
   const [size, figures] = [await sizeOf(url), await figuresOf(db, url)];
   const untouched = await described(url, 'usage_2026_04');
   assert.deepEqual(await described(url, month), untouched);
@@ -137,6 +140,7 @@ test('a month with few rows left shrinks; every figure, and the schema, is what 
   // Who holds the table is not waited for, nor what is copied in vain.
   const reader = databaseOf(t, url, 1);
   await reader.transaction().execute(async (transaction) => {
+    await waits(transaction);
     await transaction.selectFrom('usage').select('request_id').limit(1).execute();
     assert.equal(await freePartitions(db), 'later');
     assert.equal(await copiesIn(url), 0);
@@ -147,6 +151,7 @@ test('a month with few rows left shrinks; every figure, and the schema, is what 
     .transaction()
     .setIsolationLevel('repeatable read')
     .execute(async (transaction) => {
+      await waits(transaction);
       await transaction.selectFrom('account').select('id').execute();
       assert.equal(await freePartitions(db), 'later');
       const { rows } = await sql`
