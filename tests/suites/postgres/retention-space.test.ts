@@ -93,7 +93,9 @@ const tableOf = async (url: string): Promise<unknown> =>
   (await server.sql(url, `select '${month}'::regclass::oid as oid`))[0]!['oid'];
 
 const rowsOf = async (url: string): Promise<unknown> =>
-  (await server.sql(url, `select count(*) as n, md5(string_agg(u::text, ',' order by request_id)) as all from usage u`))[0];
+  (
+    await server.sql(url, `select count(*) as n, md5(string_agg(u::text, ',' order by request_id)) as all from usage u`)
+  )[0];
 
 const copiesIn = async (url: string): Promise<number> =>
   (await server.sql(url, `select 1 from pg_class where relname like '%being_copied%'`)).length;
@@ -172,10 +174,7 @@ test('a month with few rows left shrinks; every figure, and the schema, is what 
   assert.ok(smaller < size / 4, `${size} bytes became ${smaller}`);
   assert.deepEqual(await described(url, month), untouched);
   assert.deepEqual(await figuresOf(db, url), figures);
-  await assert.rejects(
-    insertUsage(db, [lateRow(randomOf(3), to)]),
-    /request from before the retention of usage/,
-  );
+  await assert.rejects(insertUsage(db, [lateRow(randomOf(3), to)]), /request from before the retention of usage/);
   await assert.rejects(server.sql(url, `update ${month} set cost = 0`), /usage is immutable/);
 
   const shrunk = await tableOf(url);
