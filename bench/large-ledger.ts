@@ -15,6 +15,7 @@ import { freePartitions } from '../src/store/postgres/free-partitions.ts';
 import { listPartitions } from '../src/store/postgres/partitions.ts';
 import { repositoriesOn } from '../src/store/repositories/repositories.ts';
 import { removeUsage, type RemovalCursor } from '../src/store/retention/removal.ts';
+import { keyBound } from '../src/store/reports/usage-months.ts';
 import { keepUsageSince } from '../src/store/retention/retention.ts';
 import { verifyLedger } from '../src/store/verify/verify.ts';
 import type { PostgresServer } from '../tests/suites/postgres/server.ts';
@@ -147,11 +148,11 @@ async function measureRetention(db: Kysely<Database>, state: State): Promise<voi
     `details removed by the job, a page after the other without a pause: ${count(removed)} rows, ${rate(removed, begun)}`,
   );
   const [first] = (await listPartitions(db)).filter(({ toMs }) => toMs === before);
-  await db.transaction().execute(async (transaction) => {
-    for (const setting of ['set local session_replication_role = replica', 'set local statement_timeout = 0'])
-      await sql.raw(setting).execute(transaction);
-    await sql`delete from ${sql.table(first!.name)}`.execute(transaction);
-  });
+  for (let day = filledFrom; day < before; day += dayMs)
+    await db.transaction().execute(async (transaction) => {
+      await sql`set local session_replication_role = replica`.execute(transaction);
+      await sql`delete from ${sql.table(first!.name)} where request_id < ${keyBound(day + dayMs)}`.execute(transaction);
+    });
   begun = performance.now();
   const freed = await freePartitions(db);
   const isThere = (await listPartitions(db)).some(({ name }) => name === first!.name);

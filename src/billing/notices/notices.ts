@@ -20,7 +20,7 @@ export interface NoticeServices {
 }
 
 const noticesAtOnce = 50;
-/** So many accounts learn of a signed day before other notices get their turn. */
+/** Accounts that are notified of a signed day before other notices get their turn. */
 const accountsAtOnce = 50;
 /** An event that could not be announced for this long is abandoned. */
 const triedForMs = 7 * 86_400_000;

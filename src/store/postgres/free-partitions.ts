@@ -62,7 +62,7 @@ const isEmpty = (db: Db, name: string): Promise<boolean> =>
 const oidOf = (name: string): RawBuilder<unknown> => sql`${quoted(name)}::regclass`;
 const quoted = (name: string): RawBuilder<unknown> => sql`quote_ident(${name})`;
 
-/** Of the last change of the retention: that rows are removed is noted after the last one was. */
+/** The transaction that last changed the retention. Removal records its end there after its last row. */
 const retentionXid = sql`(select xmin from usage_retention)`;
 
 /**
@@ -126,7 +126,7 @@ async function replaceByCopy(db: Db, name: string): Promise<boolean> {
     await isTrue(db, sql`exists (select 1 from pg_locks where relation = ${oidOf(name)} and pid <> pg_backend_pid())`)
   )
     return false;
-  // Rows do not change. One is added only if it ended after the bound (`usage_not_removed`), which whoever may add one has to see.
+  // Rows do not change. A new one must have ended after the bound (the trigger `usage_not_removed`), and its writer must see the bound.
   const { keptSince } = await retentionOf(db);
   if (await isSeenFromBefore(db, retentionXid)) return false;
   await makeCopy(db, name);

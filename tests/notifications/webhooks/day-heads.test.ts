@@ -93,9 +93,9 @@ test('accounts are told a page at a time, each once, also those that were told a
   for (let run = 0; run < 3; run++) await host.jobs.run('notices');
   assert.deepEqual(await repositories.listNotices({ after: '', limit: 10 }), []);
   for (const [index, accountId] of accounts.entries()) {
-    const told = await repositories.listDeliveries({ accountId, endpointId: `whe_${index}`, limit: 10 });
+    const delivered = await repositories.listDeliveries({ accountId, endpointId: `whe_${index}`, limit: 10 });
     assert.deepEqual(
-      told.map((delivery) => delivery.eventId),
+      delivered.map((delivery) => delivery.eventId),
       [`${notice!.id}_${accountId}`],
     );
   }

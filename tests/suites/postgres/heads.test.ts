@@ -135,9 +135,9 @@ test('of two replicas that sign a day at once one announces it, and two that tel
   );
   assert.deepEqual(await repositories.listNotices({ after: '', limit: 10 }), []);
   for (const accountId of accounts) {
-    const told = await repositories.listDeliveries({ accountId, endpointId: `whe_${accountId}`, limit: 10 });
+    const delivered = await repositories.listDeliveries({ accountId, endpointId: `whe_${accountId}`, limit: 10 });
     assert.deepEqual(
-      told.map(({ eventId }) => eventId),
+      delivered.map(({ eventId }) => eventId),
       [`${notices[0]!.id}_${accountId}`],
     );
   }
