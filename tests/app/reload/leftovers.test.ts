@@ -24,7 +24,6 @@ const processRounds = 4;
 
 test(`${rounds} reloads leave nothing behind`, async (t) => {
   const folder = mkdtempSync(join(tmpdir(), 'tokenhouse-reload-'));
-  t.after(() => rmSync(folder, { recursive: true, force: true }));
   const modelFile = join(folder, 'tiny.gguf');
   writeTinyGguf(modelFile);
   const sha256 = sha256Of(modelFile);
@@ -67,7 +66,9 @@ test(`${rounds} reloads leave nothing behind`, async (t) => {
     onFatal: (error) => assert.fail(error),
     onDownload: () => {},
   });
+  // In this order: a database that is deleted under its service would hide what has failed.
   t.after(() => service.stop());
+  t.after(() => rmSync(folder, { recursive: true, force: true }));
   await Promise.all(service.backends.map(({ ready }) => ready));
   const key = service.firstAccount?.key ?? '';
   const use = async (model: string): Promise<void> => {
