@@ -25,7 +25,7 @@ test('the head of a day arrives once, signed, as the API answers it, and a recei
   const heads = new UsageHeads(operations);
   await heads.run(Infinity);
   await host.jobs.run('notices');
-  assert.deepEqual(await operations.repositories.listNotices({ after: '', limit: 10 }), [], 'nobody is to be told');
+  assert.deepEqual(await operations.repositories.listNotices({ after: '', limit: 10 }), [], 'nobody is to be notified');
   await operations.ledger.transfer(grant('acct_a', 10n ** 12n));
   const row = usage('acct_a', 1234n, { startedAt: clock.now - 100, endedAt: clock.now });
   assert.equal(await operations.ledger.settle(row), 'billed');
@@ -71,7 +71,7 @@ test('the head of a day arrives once, signed, as the API answers it, and a recei
   );
 });
 
-test('accounts are told a page at a time, each once, also those that were told already', async (t) => {
+test('accounts are notified a page at a time, each once, also those that were notified already', async (t) => {
   const { host, clock } = await openScene(t, ['127.0.0.1:1']);
   const { operations, events } = host.services;
   const { repositories } = operations;
@@ -88,7 +88,7 @@ test('accounts are told a page at a time, each once, also those that were told a
     });
   await new UsageHeads(operations).run(Infinity);
   const [notice] = await repositories.listNotices({ after: '', limit: 10 });
-  // A process that died after it had told some of a page.
+  // A process that died after it had notified some of a page.
   await events.emit('acct_m001', 'day_head.signed', {}, `${notice!.id}_acct_m001`);
   for (let run = 0; run < 3; run++) await host.jobs.run('notices');
   assert.deepEqual(await repositories.listNotices({ after: '', limit: 10 }), []);
